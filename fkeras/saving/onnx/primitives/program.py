@@ -169,7 +169,7 @@ def _ordered(x: np.ndarray, order: Any) -> np.ndarray:
 def _converted(x: np.ndarray, dtype: Any) -> Any:
     # integers have no NaN and a range, in which JAX clips
     exact = not is_float(x.dtype) or is_float(dtype)
-    return x if exact else jax.lax.convert_element_type(x, dtype)
+    return x if exact else jax.lax.convert_element_type(jax.numpy.asarray(x), dtype)
 
 
 # operations of constants without rounding, which NumPy computes faster than a compiled program
