@@ -143,9 +143,8 @@ def _read_input(config: Json, where: str) -> dict[str, Any]:
         config["batch_shape"] = config.pop("batch_input_shape")
     sizes = checked_value(config.get("batch_shape"), (list, tuple), where, "batch_shape")
     for size in sizes:
-        named = isinstance(size, str) and size.isidentifier()
         # type(), not isinstance(): true and false are integers in Python
-        if not (size is None or named or (type(size) is int and 0 <= size < 2**31)):
+        if not (size is None or isinstance(size, str) or (type(size) is int and 0 <= size < 2**31)):
             raise FKerasError(
                 f"{where}: expected sizes of 0 or more, names and null in 'batch_shape', received "
                 f"{shown(sizes)}. Correct its shape.",

@@ -259,10 +259,7 @@ def _with_input_dtype(entries: list[Any]) -> list[Any]:
 
 
 def _named_axes(spec: Tree) -> Any:
-    """Returns the spec with names of axes in the place of computed sizes.
-
-    The input of a nested Sequential is part of files, and Keras reads no computed sizes in files.
-    """
+    """Returns the spec of the input of a nested Sequential: names in the place of computed sizes."""
     if not isinstance(spec, Spec):
         return spec
     dims = list(spec.dims)

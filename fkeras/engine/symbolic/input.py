@@ -21,15 +21,27 @@ from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.values.annotations import Json, SymbolicTensor, Tree
 from fkeras.engine.values.config_walk import mappings
-from fkeras.engine.values.spec import STRING, Dimension, Spec, as_dims, canonical_dtype, is_shape
+from fkeras.engine.values.spec import (
+    STRING,
+    Dimension,
+    Spec,
+    as_dims,
+    canonical_dtype,
+    is_shape,
+    name_axis,
+    named_size,
+)
 
 # 2**63 bytes for numbers of 8 bytes: XLA ends the process for a larger array
 _MOST = 2**60
+# key for the names of unknown sizes in the configuration of an input
+_NAMES = "size_names"
 _batch_size = integer(minimum=0, optional=True)
 
 
 def _batch_shape(shape: Sequence[int | None]) -> tuple:
     sizes = shape if is_shape(shape) else (-1,)
+    sizes = [named_size(size) if isinstance(size, str) else size for size in sizes]
     if any(isinstance(size, int | np.integer) and size < 0 for size in sizes):
         raise ValueError(
             f"expected a tuple of sizes of 0 or more and None, received {describe_value(shape)}. For "
@@ -40,7 +52,18 @@ def _batch_shape(shape: Sequence[int | None]) -> tuple:
             f"expected a shape of fewer than 2**60 numbers, received {describe_value(shape)}. Reduce "
             "the sizes."
         )
-    return as_dims(tuple(shape))
+    return as_dims(sizes)
+
+
+def _with_names(shape: Any, names: Json) -> list[Any]:
+    valid = is_shape(names) and all(name is None or isinstance(name, str) for name in names)
+    if not valid or not is_shape(shape) or len(names) != len(shape):
+        raise ValueError(
+            f"expected {_NAMES} with a name or null for each size of batch_shape {shape!r:.80}, "
+            f"received {names!r:.80}. Correct the names, or remove the key."
+        )
+    # another program may have changed a size; a fixed size has no name
+    return [n if size is None else size for size, n in zip(shape, names, strict=True)]
 
 
 def needs_batch_size(config: Json) -> bool:
@@ -57,7 +80,8 @@ class InputLayer(Layer):
     """Returns its input unchanged; the layer of a tensor from `fk.Input`.
 
     Args:
-        batch_shape: shape with the batch axis, None (or a name) for unknown sizes.
+        batch_shape: shape with the batch axis, None, a name or an expression of names for unknown
+            sizes.
         dtype: dtype of the values.
         optional: whether a call may leave out the input, or pass None.
 
@@ -85,11 +109,14 @@ class InputLayer(Layer):
         return x
 
     def get_config(self) -> dict[str, Any]:
-        # Keras's files have None for unknown sizes; generated axis names need no place in a file
-        shape = [d if isinstance(d, int) else None for d in self.batch_shape]
-        if as_dims(shape) != self.batch_shape:  # axes that the user named
-            shape = list(self.batch_shape)
-        return {**super().get_config(), "batch_shape": shape}
+        # Keras has None for unknown sizes, and ignores other keys of an input; generated names of axes
+        # need no place in a file
+        names = [
+            d if isinstance(d, str) and d != name_axis(axis) else None
+            for axis, d in enumerate(self.batch_shape)
+        ]
+        config = {**super().get_config(), "batch_shape": list(self.spec.shape)}
+        return {**config, _NAMES: names} if any(names) else config
 
     @classmethod
     def from_config(
@@ -102,6 +129,8 @@ class InputLayer(Layer):
         }
         if isinstance(options.get("dtype"), str):
             options["dtype"] = _dtype_name(options["dtype"])
+        if _NAMES in options:
+            options["batch_shape"] = _with_names(options["batch_shape"], options.pop(_NAMES))
         return super().from_config(options, custom_objects)
 
 
@@ -119,7 +148,8 @@ def Input(  # noqa: N802  (Keras's name)
 
     Args:
         shape: shape of one sample. None for an unknown size; a string names an unknown size, so that
-            `("time", 8)` and `("words", 8)` are different lengths.
+            `("time", 8)` and `("words", 8)` are different lengths. An expression of names, such as
+            "4*h", is a size that layers can divide.
         batch_size: fixed batch size, which stateful layers need.
         dtype: dtype of the values: "int32" for ids, "string" for texts, which text and lookup layers
             convert to numbers on the host.

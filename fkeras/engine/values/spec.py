@@ -7,8 +7,10 @@ of `jax.export` only during shape inference.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -203,6 +205,35 @@ def as_structs(
         None if s is None else jax.ShapeDtypeStruct([sizes.get(d, d) for d in s.dims], s.dtype)
         for s in specs
     ]
+
+
+def named_size(text: str) -> Dimension:
+    """Returns the canonical form of a size that a user or a file names.
+
+    Raises:
+        ValueError: for a text that is neither a name nor a short expression of names.
+
+    Example:
+        >>> named_size("time"), named_size("h*4 - 1")
+        ('time', '4*h - 1')
+    """
+    if _is_short(text):
+        with contextlib.suppress(Exception):  # the errors of JAX's parser have several classes
+            (struct,) = as_structs([Spec((text,))], ())
+            (size,) = as_dims(struct.shape if struct is not None else ())
+            if _is_short(str(size)):
+                return size
+    raise ValueError(
+        f"expected the name of an unknown size or an expression of names in JAX's form, received "
+        f"{text[:80]!r}. Examples: 'time', '4*h', 'floordiv(h, 2) + 1'."
+    )
+
+
+def _is_short(expression: str) -> bool:
+    # JAX's time and memory grow with functions and powers
+    functions = sum(word in FUNCTION_NAMES for word in WORD.findall(expression))
+    powers = re.search(r"\^\s*\d\d", expression)
+    return len(expression) <= 200 and functions <= _MOST_FUNCTIONS and powers is None
 
 
 def as_probes(specs: Sequence[Spec | None], fill: int) -> list[jax.ShapeDtypeStruct | None]:

@@ -36,7 +36,7 @@ from fkeras.engine.values.spec import Spec, as_specs, as_structs
 from fkeras.saving.export import program
 from fkeras.saving.onnx import exporting as onnx
 from fkeras.saving.tracing.multiples import with_multiples
-from fkeras.saving.tracing.trace import trace
+from fkeras.saving.tracing.trace import trace, uses_key
 from fkeras.training import Trainer, TrainState
 from fkeras.training.callbacks.base.snapshot import by_path
 from fkeras.training.data import batch_parts, texts
@@ -249,7 +249,8 @@ def _write_model(
         key: jax.Array | None = None,
         state: Mapping[str, Any] | None = state,
     ) -> Any:
-        typed_key = key
+        # results that do not depend on the key are those of any key
+        typed_key = jax.random.key(0) if key is None else key
         if key is not None and not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             typed_key = jax.random.wrap_key_data(key, impl=impl)
         out = model.apply(x, state=state, training=training, key=typed_key, mask=mask)
@@ -268,7 +269,7 @@ def _write_model(
         # inputs and masks in one scope: a name such as "t" must mean the same size in both
         x, masks = _structs(trees, constraints)
         arguments = {**options, "key": typed_key, **({} if mask is None else {"mask": masks})}
-        return x, masks, _draws(trace(model._where, compute, (x,), arguments))
+        return x, masks, uses_key(trace(model._where, compute, (x,), arguments))
 
     masks = _specs(as_specs(mask), "bool") if mask is not None else None
     x, masks, draws = with_multiples(model._where, (specs, masks), traced)
@@ -494,15 +495,6 @@ def _structs(tree: Any, constraints: Sequence[str]) -> Any:
     """Converts specs to `jax.ShapeDtypeStruct`s whose unknown sizes share one symbolic scope."""
     leaves, treedef = jax.tree.flatten(tree, is_leaf=_is_spec)
     return treedef.unflatten(as_structs(leaves, tuple(constraints)))
-
-
-def _draws(traced: jax.stages.Traced) -> bool:
-    """Returns whether a traced program uses its input that is a key."""
-    # nested programs receive the key through an input of the outer equation, so that the outer
-    # equations are sufficient
-    jaxpr = traced.jaxpr.jaxpr
-    keys = [v for v in jaxpr.invars if jnp.issubdtype(v.aval.dtype, jax.dtypes.prng_key)]
-    return any(v is key for key in keys for e in jaxpr.eqns for v in e.invars)
 
 
 def _numbered(tree: Any) -> Any:

@@ -159,7 +159,14 @@ class Emission(Context):
     def _value(self, operand: Operand) -> Value:
         if isinstance(operand, Value):
             return self.writer.shortened(operand)
-        array = np.asarray(operand)
+        if not isinstance(operand, np.ndarray):
+            where = "/".join(self.writer.path)
+            raise FKerasError(
+                f"export, {where!r}: returns complex numbers, which ONNX Runtime does not have. Return "
+                "the real and the imaginary parts.",
+                layer=where,
+            )
+        array = operand
         return Value("", array.shape, str(array.dtype), array)
 
 

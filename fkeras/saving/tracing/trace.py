@@ -1,4 +1,4 @@
-"""`trace`: traces a function, and rejects what a file cannot hold."""
+"""`trace`: traces a function, and rejects what a file cannot hold; `uses_key`: whether it draws."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 from jax import core, errors
+from jax.interpreters.partial_eval import dce_jaxpr
 
 from fkeras.engine import FKerasError
 
@@ -44,6 +45,15 @@ def inconclusive() -> type[Exception]:
     # the supported versions of JAX define this class in jax.core or in jax.errors
     module = errors if hasattr(errors, "InconclusiveDimensionOperation") else core
     return getattr(module, "InconclusiveDimensionOperation")  # noqa: B009
+
+
+def uses_key(traced: jax.stages.Traced) -> bool:
+    """Returns whether the results of a traced program depend on its input that is a key."""
+    # layers also derive keys for inner calls that draw nothing: operations without effect on a result
+    jaxpr = traced.jaxpr.jaxpr
+    _, used = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+    keys = [jax.numpy.issubdtype(v.aval.dtype, jax.dtypes.prng_key) for v in jaxpr.invars]
+    return any(a and b for a, b in zip(keys, used, strict=True))
 
 
 def _callbacks(program: Any, path: str) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,10 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.saving.tracing.trace import trace, uses_key
 from fkeras.training.callbacks import load_weights
+from tests.cases import all_cases, wrappers
+from tests.support.models_of_cases import model_of
 
 KEY = jax.random.key(0)
 CPU = ("cpu",)
@@ -159,6 +162,58 @@ def test_a_mask_is_a_keyword_argument_of_the_program(tmp_path):
     assert about(path)["call"] == "program.call(inputs, mask=mask)"
     expected = model(x, mask=mask)
     np.testing.assert_allclose(read(path).call(x, mask=mask), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("inner", [layers.Dense(2), layers.Dropout(0.5)], ids=["dense", "dropout"])
+def test_inference_with_keys_that_nothing_draws_from_takes_no_key(inner, tmp_path):
+    x = fk.Input((3, 4))
+    model, state = built(fk.Model(x, layers.TimeDistributed(inner)(x)))
+    fk.export(model, state, tmp_path / "m.jax", platforms=CPU)
+    rows = normal(0, 2, 3, 4)
+    np.testing.assert_allclose(read(tmp_path / "m.jax").call(rows), model(rows), rtol=1e-6)
+    assert about(tmp_path / "m.jax")["call"] == "program.call(inputs)"
+
+
+class Idle(fk.Layer):
+    """Draws, and returns its input."""
+
+    def forward(self, context, x):
+        jax.random.normal(context.key, (3,))
+        return fk.Output(x)
+
+
+def test_a_key_without_effect_on_the_results_is_no_argument(tmp_path):
+    model, state = built(fk.Sequential([fk.Input((3,)), Idle()]))
+    fk.export(model, state, tmp_path / "m.jax", platforms=CPU)
+    x = normal(0, 2, 3)
+    np.testing.assert_array_equal(read(tmp_path / "m.jax").call(x), x)
+
+
+# the first row of each class, of wrappers in each run: no layer draws in inference
+ROWS = {type(case.layer): case for case in reversed(all_cases()) if not case.training}
+WRAPPERS = {type(case.layer) for case in wrappers.CASES}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            case, id=kind.__name__, marks=() if kind in WRAPPERS else pytest.mark.exhaustive
+        )
+        for kind, case in ROWS.items()
+    ],
+)
+def test_no_layer_uses_a_key_in_inference(case):
+    model, state, values, _ = model_of(case)
+    inputs = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in values]
+
+    def compute(*inputs, key):
+        return model.apply(
+            inputs[0] if len(inputs) == 1 else list(inputs), state=state, key=key
+        ).value
+
+    traced = trace("the layer", compute, tuple(inputs), {"key": jax.eval_shape(lambda: KEY)})
+    assert not uses_key(traced)
 
 
 def test_training_mode_takes_key_data_and_returns_the_state(tmp_path):

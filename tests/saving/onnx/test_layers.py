@@ -1,13 +1,12 @@
 """The layers of the layer table as ONNX files."""
 
-import jax
 import pytest
 
 import fkeras as fk
 from tests.cases import all_cases
+from tests.support.models_of_cases import model_of
 from tests.support.onnx_runtime import check
 
-KEY = jax.random.key(0)
 # the beginnings of the rows without ONNX form: opset or error, and why
 ABSENT = {
     "Equalization": "counts pixels in windows",
@@ -17,30 +16,6 @@ ABSENT = {
 CASES = [case for case in all_cases() if not case.training]
 PRESENT = [case for case in CASES if not case.id.startswith(tuple(ABSENT))]
 FIRST = {type(case.layer): case.id for case in reversed(PRESENT) if not case.exhaustive}
-
-
-def model_of(case):
-    """A model of one call of the row, its state, and its inputs; the mask is the last input."""
-    rows = case.arrays()[0]
-    leading = jax.tree.leaves(rows)[0].shape[0] if "stateful=True" in repr(case.layer) else None
-    arrays = case.arrays(seed=3, batch=leading or 4)
-    mask, options = case.mask_array(), dict(case.options)
-
-    def symbol(array):
-        return fk.Input(batch_shape=(leading, *array.shape[1:]), dtype=array.dtype)
-
-    symbols = jax.tree.map(symbol, arrays)
-    inputs, values = (
-        jax.tree.leaves(symbols, is_leaf=fk.engine.is_symbolic),
-        jax.tree.leaves(arrays),
-    )
-    if mask is not None:
-        options["mask"] = symbol(mask.astype(bool))
-        inputs.append(options["mask"])
-        rows = values[0].shape[0]
-        values.append(mask.repeat(2, axis=0)[:rows])
-    model = fk.Model(inputs, case.layer(*symbols, **options)).build(KEY)
-    return model, model.init_state(), values, leading
 
 
 def _marks(case):

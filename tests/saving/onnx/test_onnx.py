@@ -180,6 +180,13 @@ def test_unknown_sizes_have_names_of_their_own(path):
             np.testing.assert_allclose(output, value, rtol=1e-4, atol=1e-5)
 
 
+def test_a_convolution_in_each_step_of_unknown_number(path):
+    """The batch rule of a convolution reshapes in another order than that of the axes."""
+    x = fk.Input((None, None, 2))
+    model, state = built(fk.Model(x, layers.TimeDistributed(layers.Conv1D(2, 3))(x)))
+    check(path, model, state, [normal(0, 2, 3, 6, 2)], (1,))
+
+
 def test_names_and_sizes_of_the_caller(path):
     left, right = fk.Input((None, 3), name="left"), fk.Input((None, 3), name="right")
     y = layers.Attention()([left, right])

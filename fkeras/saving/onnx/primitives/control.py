@@ -117,5 +117,9 @@ def _while(eq: Equation) -> Any:
 
 
 RULES: types.MappingProxyType[str, Rule] = types.MappingProxyType(
-    {"scan": _scan, "cond": _cond, "while": _while}
+    {
+        "scan": Rule(_scan, "jaxpr length reverse num_consts num_carry"),
+        "cond": Rule(_cond, "branches"),
+        "while": Rule(_while, "cond_jaxpr cond_nconsts body_jaxpr body_nconsts"),
+    }
 )

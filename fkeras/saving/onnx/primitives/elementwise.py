@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from fkeras.saving.onnx.graph.writer import Operand, Value
-from fkeras.saving.onnx.primitives.rule import Equation, Rule
+from fkeras.saving.onnx.primitives.rule import Emit, Equation, Rule
 
 #: integers for which ONNX Runtime lacks sums and comparisons, and wider integers that it has
 _WIDE = types.MappingProxyType(
@@ -44,7 +44,7 @@ def _operands(eq: Equation) -> list[Operand]:
     return narrowed if shapes and all(whole) else eq.inputs
 
 
-def _named(op: str) -> Rule:
+def _named(op: str) -> Emit:
     return lambda eq: eq.emit(op, *_operands(eq))
 
 
@@ -63,7 +63,7 @@ def _min(eq: Equation) -> Any:
     return eq.emit("And" if eq.out.dtype == "bool" else "Min", *_operands(eq))
 
 
-def _logic(boolean: str, bitwise: str) -> Rule:
+def _logic(boolean: str, bitwise: str) -> Emit:
     def rule(eq: Equation) -> Any:
         if eq.out.dtype == "bool":
             return eq.emit(boolean, *_operands(eq))
@@ -195,7 +195,7 @@ def _divide(eq: Equation) -> Any:
     return quotient if is_zero is None else eq.emit("Where", is_zero, scalar(eq.out, -1), quotient)
 
 
-def _shift(direction: str) -> Rule:
+def _shift(direction: str) -> Emit:
     def rule(eq: Equation) -> Any:
         x, n = eq.inputs
         if str(x.dtype).startswith("uint"):
@@ -222,7 +222,7 @@ def _as(eq: Equation, op: str, x: Operand, y: Operand) -> Any:
     return eq.writer.cast(eq.writer.emit(op, *wide, dims=eq.out.dims), eq.out.dtype)
 
 
-def _comparison(op: str) -> Rule:
+def _comparison(op: str) -> Emit:
     def rule(eq: Equation) -> Any:
         operands = _operands(eq)
         wide = _WIDE.get(str(operands[0].dtype))
@@ -233,7 +233,7 @@ def _comparison(op: str) -> Rule:
     return rule
 
 
-def _arithmetic(op: str) -> Rule:
+def _arithmetic(op: str) -> Emit:
     def rule(eq: Equation) -> Any:
         x, y = _operands(eq)
         # ONNX Runtime computes sums and products of these integers only
@@ -279,7 +279,7 @@ def _exp2(eq: Equation) -> Any:
 
 _NAMED: types.MappingProxyType[str, str] = types.MappingProxyType(
     {
-        **{"abs": "Abs", "neg": "Neg", "exp": "Exp", "log": "Log", "tanh": "Tanh", "sqrt": "Sqrt"},
+        **{"neg": "Neg", "exp": "Exp", "log": "Log", "tanh": "Tanh", "sqrt": "Sqrt"},
         **{"logistic": "Sigmoid", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin"},
         **{"acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh"},
         **{"acosh": "Acosh", "atanh": "Atanh", "floor": "Floor", "ceil": "Ceil", "sign": "Sign"},
@@ -295,38 +295,40 @@ _COMPARED: types.MappingProxyType[str, str] = types.MappingProxyType(
 
 RULES: types.MappingProxyType[str, Rule] = types.MappingProxyType(
     {
-        **{name: _named(op) for name, op in _NAMED.items()},
-        **{name: _comparison(op) for name, op in _COMPARED.items()},
-        **dict.fromkeys(("stop_gradient", "copy", "copy_p", "optimization_barrier"), _same),
-        "add": _arithmetic("Add"),
-        "add_any": _arithmetic("Add"),
-        "sub": _arithmetic("Sub"),
-        "mul": _arithmetic("Mul"),
-        "div": _divide,
-        "rem": _remainder,
-        "max": _max,
-        "min": _min,
-        "and": _logic("And", "BitwiseAnd"),
-        "or": _logic("Or", "BitwiseOr"),
-        "xor": _logic("Xor", "BitwiseXor"),
-        "not": lambda eq: eq.emit("Not" if eq.out.dtype == "bool" else "BitwiseNot", *eq.inputs),
-        "ne": _not_equal,
-        "rsqrt": _rsqrt,
-        "square": _square,
-        "integer_pow": _integer_pow,
-        "clamp": _clamp,
-        "select_n": _select,
-        "convert_element_type": _convert,
-        "expm1": _expm1,
-        "log1p": _log1p,
-        "erfc": _erfc,
-        "is_finite": _finite,
-        "round": _round,
-        "atan2": _atan2,
-        "cbrt": _cbrt,
-        "exp2": _exp2,
-        "shift_left": _shift("LEFT"),
-        "shift_right_logical": _shift("RIGHT"),
-        "shift_right_arithmetic": _shift("RIGHT"),
+        **{name: Rule(_named(op)) for name, op in _NAMED.items()},
+        **{name: Rule(_comparison(op)) for name, op in _COMPARED.items()},
+        **dict.fromkeys(("stop_gradient", "copy", "optimization_barrier"), Rule(_same)),
+        "add": Rule(_arithmetic("Add")),
+        "add_any": Rule(_arithmetic("Add")),
+        "sub": Rule(_arithmetic("Sub")),
+        "mul": Rule(_arithmetic("Mul")),
+        "div": Rule(_divide),
+        "rem": Rule(_remainder),
+        "max": Rule(_max),
+        "min": Rule(_min),
+        "and": Rule(_logic("And", "BitwiseAnd")),
+        "or": Rule(_logic("Or", "BitwiseOr")),
+        "xor": Rule(_logic("Xor", "BitwiseXor")),
+        "not": Rule(
+            lambda eq: eq.emit("Not" if eq.out.dtype == "bool" else "BitwiseNot", *eq.inputs)
+        ),
+        "ne": Rule(_not_equal),
+        "rsqrt": Rule(_rsqrt),
+        "square": Rule(_square),
+        "integer_pow": Rule(_integer_pow, "y"),
+        "clamp": Rule(_clamp),
+        "select_n": Rule(_select),
+        "convert_element_type": Rule(_convert, "new_dtype"),
+        "expm1": Rule(_expm1),
+        "log1p": Rule(_log1p),
+        "erfc": Rule(_erfc),
+        "is_finite": Rule(_finite),
+        "round": Rule(_round, "rounding_method"),
+        "atan2": Rule(_atan2),
+        "cbrt": Rule(_cbrt),
+        "exp2": Rule(_exp2),
+        "shift_left": Rule(_shift("LEFT")),
+        "shift_right_logical": Rule(_shift("RIGHT")),
+        "shift_right_arithmetic": Rule(_shift("RIGHT")),
     }
 )

@@ -9,16 +9,18 @@ import numpy as np
 
 from fkeras.saving.onnx.graph.writer import Operand
 from fkeras.saving.onnx.primitives.elementwise import is_float, scalar
-from fkeras.saving.onnx.primitives.rule import Equation, Rule, dims_of
+from fkeras.saving.onnx.primitives.rule import Emit, Equation, Rule, dims_of
 
 
 def _mode(eq: Equation) -> str:
     return str(eq.params["mode"]).rpartition(".")[2].upper()
 
 
-def _inside(eq: Equation, indices: Operand, axes: list[int], shape: tuple) -> tuple[Any, Any]:
-    """Indices moved inside of the array, and the largest index of each axis."""
+def _inside(eq: Equation, indices: Operand, axes: list[int], shape: tuple) -> Any:
+    """Indices moved inside of the array."""
     w = eq.writer
+    if isinstance(indices, np.ndarray) and all(isinstance(shape[a], int) for a in axes):
+        return np.clip(indices, 0, [shape[a] - 1 for a in axes])
     last = w.emit(
         "Sub",
         w.shape([shape[a] for a in axes]),
@@ -27,7 +29,7 @@ def _inside(eq: Equation, indices: Operand, axes: list[int], shape: tuple) -> tu
         dtype="int64",
     )
     low = w.emit("Max", indices, np.zeros((), np.int64), dims=indices.shape, dtype="int64")
-    return w.emit("Min", low, last, dims=indices.shape), last
+    return w.emit("Min", low, last, dims=indices.shape)
 
 
 def _gather(eq: Equation) -> Any:
@@ -45,9 +47,8 @@ def _gather(eq: Equation) -> Any:
     if not whole:
         raise eq.error("reads windows at computed places.", "Read single elements: jnp.take.")
     given = w.cast(indices, "int64")
-    places = given
-    if "PROMISE" not in mode:
-        places, _ = _inside(eq, given, axes, shape)
+    # also where the program promises valid indices, as `x[i]` does: ONNX counts -1 from the end
+    places = _inside(eq, given, axes, shape)
     # the axes of indices that are no coordinates, batch axes first
     loose = [a for a in range(len(indices.shape) - 1) if a not in index_batch]
     order = [*index_batch, *loose, len(indices.shape) - 1]
@@ -93,11 +94,12 @@ def _slice(eq: Equation, axes: list[int], shape: tuple, sizes: tuple) -> Any:
     """One window at a computed place."""
     x, indices = eq.inputs
     w, count = eq.writer, len(axes)
-    if "FILL" in _mode(eq) and not isinstance(indices, np.ndarray):
-        raise eq.error("may read outside of the array.", "Read with mode='clip'.")
     lengths = w.shape([sizes[a] for a in axes])
     start: Any = w.cast(indices, "int64")
-    if not isinstance(start, np.ndarray):
+    rooms = [shape[a] - sizes[a] if isinstance(shape[a], int) else -1 for a in axes]
+    if not isinstance(start, np.ndarray) or np.any((start < 0) | (start > rooms)):
+        if "FILL" in _mode(eq):
+            raise eq.error("may read outside of the array.", "Read with mode='clip'.")
         whole = w.shape([shape[a] for a in axes])
         room = w.emit("Sub", whole, lengths, dims=(count,), dtype="int64")
         start = w.emit("Max", start, np.zeros(count, np.int64), dims=(count,))
@@ -116,7 +118,7 @@ def _filled(
 ) -> Any:
     """Replaces elements outside of the array by JAX's fill value: NaN, or the smallest integer."""
     w, rank = eq.writer, len(given.shape) - 1
-    inside, _ = _inside(eq, given, axes, shape)
+    inside = _inside(eq, given, axes, shape)
     dims = given.shape
     same = w.emit("Equal", inside, given, dims=dims, dtype="bool")
     counts = w.reduce("Min", w.cast(same, "int32"), [rank], keep=False)
@@ -136,7 +138,7 @@ def _filled(
     return eq.emit("Where", valid, y, scalar(eq.out, fill))
 
 
-def _scatter(reduction: str) -> Rule:
+def _scatter(reduction: str) -> Emit:
     def rule(eq: Equation) -> Any:
         x, indices, updates = eq.inputs
         w, numbers = eq.writer, eq.params["dimension_numbers"]
@@ -148,13 +150,17 @@ def _scatter(reduction: str) -> Rule:
         rest = [a for a in range(len(shape)) if a not in axes]
         if sorted(inserted) != sorted(axes) or batch or not is_float(eq.out.dtype):
             raise eq.error("writes windows at computed places.", "Write with jnp.where instead.")
+        if not _writes(eq.params["update_jaxpr"], reduction):
+            raise eq.error("writes a function of the elements.", "Write with jnp.where instead.")
         loose = [a for a in range(len(updates.shape)) if a not in window]
         updates = w.transpose(updates, [*loose, *window])
         places = w.cast(indices, "int64")
         x = w.transpose(x, [*axes, *rest])
-        if "PROMISE" not in _mode(eq):
+        inside = _inside(eq, places, axes, shape)
+        if "CLIP" in _mode(eq):
+            places = inside
+        elif "PROMISE" not in _mode(eq):
             # updates outside are dropped: they add 0 at a valid place
-            inside, _ = _inside(eq, places, axes, shape)
             same = w.emit("Equal", inside, places, dims=places.shape, dtype="bool")
             counts = w.reduce("Min", w.cast(same, "int32"), [len(places.shape) - 1], keep=False)
             valid = w.reshape(counts, (*counts.dims, *(1,) * len(window)))
@@ -169,11 +175,22 @@ def _scatter(reduction: str) -> Rule:
     return rule
 
 
+def _writes(program: Any, reduction: str) -> bool:
+    """Whether the elements become the sums with the updates ("add"), or the updates ("none")."""
+    if program is None:
+        return reduction == "none"
+    names = [equation.primitive.name for equation in program.eqns]
+    if reduction == "none":
+        return not names and program.outvars[0] is program.invars[-1]
+    return names == [reduction]
+
+
+_SCATTER = "dimension_numbers mode update_jaxpr update_consts"
+
 RULES: types.MappingProxyType[str, Rule] = types.MappingProxyType(
     {
-        "gather": _gather,
-        "scatter-add": _scatter("add"),
-        "scatter_add": _scatter("add"),
-        "scatter": _scatter("none"),
+        "gather": Rule(_gather, "dimension_numbers slice_sizes mode fill_value"),
+        "scatter-add": Rule(_scatter("add"), _SCATTER),
+        "scatter": Rule(_scatter("none"), _SCATTER),
     }
 )

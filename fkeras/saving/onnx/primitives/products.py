@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from fkeras.saving.onnx.primitives.elementwise import is_float
-from fkeras.saving.onnx.primitives.rule import Equation, Rule, dims_of
+from fkeras.saving.onnx.primitives.rule import Emit, Equation, Rule, dims_of
 
 
 def _dot(eq: Equation) -> Any:
@@ -20,7 +20,8 @@ def _dot(eq: Equation) -> Any:
         for pair in eq.params["dimension_numbers"]
     )
     w, dtype = eq.writer, eq.out.dtype
-    codes = str(x.dtype) == str(y.dtype) == "int8" and dtype == "int32"
+    _check_precision(eq)
+    codes = str(x.dtype) == str(y.dtype) == "int8" and dtype == "int32" and not left_batch
     if codes and left == (len(x.shape) - 1,) and right == (0,) and len(y.shape) == 2:
         return eq.emit("MatMulInteger", x, y)
     if not is_float(dtype):
@@ -51,9 +52,19 @@ def _dot(eq: Equation) -> Any:
     return w.cast(w.emit("Einsum", x, y, dims=eq.out.dims, equation=text), dtype)
 
 
+def _check_precision(eq: Equation) -> None:
+    """Raises for an algorithm, whose roundings ONNX cannot promise; other precisions are minima."""
+    precision = eq.params["precision"]
+    if isinstance(precision, jax.lax.DotAlgorithm | jax.lax.DotAlgorithmPreset):
+        raise eq.error(f"has precision={precision}.", "Leave the choice of an algorithm away.")
+
+
 def _convolution(eq: Equation) -> Any:
-    x, kernel = eq.inputs
-    params, w = eq.params, eq.writer
+    params, w, dtype = eq.params, eq.writer, eq.out.dtype
+    _check_precision(eq)
+    if not is_float(dtype):
+        raise eq.error("of integers has no ONNX form.", "Convert the operands to floats.")
+    x, kernel = (w.cast(v, dtype) for v in eq.inputs)
     numbers = params["dimension_numbers"]
     if any(int(d) != 1 for d in params["lhs_dilation"]) or params["batch_group_count"] != 1:
         raise eq.error(
@@ -73,7 +84,6 @@ def _convolution(eq: Equation) -> Any:
         x,
         kernel,
         dims=dims,
-        dtype=eq.out.dtype,
         pads=[*low, *high],
         strides=[int(s) for s in params["window_strides"]],
         dilations=[int(d) for d in params["rhs_dilation"]],
@@ -82,7 +92,7 @@ def _convolution(eq: Equation) -> Any:
     return w.transpose(y, np.argsort(numbers.out_spec).tolist())
 
 
-def _window(kind: str) -> Rule:
+def _window(kind: str) -> Emit:
     """Sums and maxima of windows over the inner axes, with the other axes as batch and channels."""
 
     def rule(eq: Equation) -> Any:
@@ -140,6 +150,14 @@ class Complex:
         self.shape, self.dims, self.dtype = real.dims, real.dims, "complex64"
 
 
+def _absolute(eq: Equation) -> Any:
+    x: Any = eq.inputs[0]
+    if not isinstance(x, Complex):
+        return eq.emit("Abs", x)
+    squares = [eq.emit("Mul", part, part) for part in (x.real, x.imaginary)]
+    return eq.emit("Sqrt", eq.emit("Add", *squares))
+
+
 def _real(eq: Equation) -> Any:
     x: Any = eq.inputs[0]
     return x.real
@@ -150,14 +168,21 @@ def _imaginary(eq: Equation) -> Any:
     return x.imaginary
 
 
+_WINDOW = "window_dimensions window_strides padding base_dilation window_dilation"
+
 RULES: types.MappingProxyType[str, Rule] = types.MappingProxyType(
     {
-        "dot_general": _dot,
-        "conv_general_dilated": _convolution,
-        "reduce_window_max": _window("Max"),
-        "reduce_window_sum": _window("Sum"),
-        "fft": _fourier,
-        "real": _real,
-        "imag": _imaginary,
+        "dot_general": Rule(_dot, "dimension_numbers precision preferred_element_type"),
+        "conv_general_dilated": Rule(
+            _convolution,
+            "window_strides padding lhs_dilation rhs_dilation dimension_numbers feature_group_count "
+            "batch_group_count precision preferred_element_type",
+        ),
+        "reduce_window_max": Rule(_window("Max"), _WINDOW),
+        "reduce_window_sum": Rule(_window("Sum"), _WINDOW),
+        "fft": Rule(_fourier, "fft_type fft_lengths"),
+        "abs": Rule(_absolute),
+        "real": Rule(_real, "input_dtype"),
+        "imag": Rule(_imaginary, "input_dtype"),
     }
 )

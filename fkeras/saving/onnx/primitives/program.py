@@ -21,10 +21,10 @@ from fkeras.saving.onnx.primitives import (
     reductions,
     shapes,
 )
-from fkeras.saving.onnx.primitives.elementwise import broadcast
+from fkeras.saving.onnx.primitives.elementwise import broadcast, is_float
 from fkeras.saving.onnx.primitives.rule import Equation, Rule
 
-_RULES: types.MappingProxyType[str, Rule] = types.MappingProxyType(
+RULES: types.MappingProxyType[str, Rule] = types.MappingProxyType(
     {
         **elementwise.RULES,
         **shapes.RULES,
@@ -44,6 +44,8 @@ _CALLS = frozenset(
 )
 # operations whose constants are not computed: loops, and the sizes of unknown axes
 _NOT_NOW = frozenset({"scan", "while", "cond", "dim_as_value"})
+# operations of complex numbers, which ONNX Runtime does not have
+_OF_COMPLEX = frozenset({"real", "imag", "abs"})
 # a computed constant may be larger than its operands by this factor, or have this many elements
 _GROWTH, _SMALL = 4, 4096
 # the most elements of a small constant of bytes
@@ -115,8 +117,14 @@ def _apply(writer: Writer, equation: Any, inputs: list[Operand]) -> list[Operand
         outputs,
         lambda program, operands: run(writer, program, operands),
     )
-    if name not in _RULES:
+    if name not in RULES:
         raise eq.error("has no ONNX form.", _remedy(name))
+    for parameter, value in RULES[name].unread(equation.params).items():
+        raise eq.error(
+            f"has {parameter}={value!r}; its ONNX form has no such parameter.", _remedy(name)
+        )
+    if name not in _OF_COMPLEX and any(str(x.dtype).startswith("complex") for x in inputs):
+        raise eq.error("computes complex numbers.", _remedy(name))
     results = _rule(eq)
     return results if isinstance(results, list) else [results]
 
@@ -129,9 +137,9 @@ def _rule(eq: Equation) -> Any:
         inner = dataclasses.replace(
             eq, inputs=[small], outputs=[Spec(tuple(small.shape), eq.out.dtype)]
         )
-        result = _RULES[eq.name](inner)
+        result = RULES[eq.name].emit(inner)
         return broadcast(eq, result[0] if isinstance(result, list) else result)
-    return _RULES[eq.name](eq)
+    return RULES[eq.name].emit(eq)
 
 
 def _folds(inputs: list[Operand], outputs: list[Spec]) -> bool:
@@ -154,15 +162,24 @@ def _placed(out: Any, params: Any, x: np.ndarray) -> np.ndarray:
     return np.broadcast_to(x.reshape(sizes), out.shape)
 
 
+def _ordered(x: np.ndarray, order: Any) -> np.ndarray:
+    return x if order is None else x.transpose(order)
+
+
+def _converted(x: np.ndarray, dtype: Any) -> Any:
+    # integers have no NaN and a range, in which JAX clips
+    exact = not is_float(x.dtype) or is_float(dtype)
+    return x if exact else jax.lax.convert_element_type(jax.numpy.asarray(x), dtype)
+
+
 # operations of constants without rounding, which NumPy computes faster than a compiled program
 _NUMPY: types.MappingProxyType[str, Any] = types.MappingProxyType(
     {
-        "reshape": lambda out, params, x: x.reshape(out.shape),
+        "reshape": lambda out, params, x: _ordered(x, params.get("dimensions")).reshape(out.shape),
         "squeeze": lambda out, params, x: x.reshape(out.shape),
-        "expand_dims": lambda out, params, x: x.reshape(out.shape),
         "broadcast_in_dim": _placed,
         "transpose": lambda out, params, x: x.transpose(params["permutation"]),
-        "convert_element_type": lambda out, params, x: x,
+        "convert_element_type": lambda out, params, x: _converted(x, out.dtype),
         "concatenate": lambda out, params, *xs: np.concatenate(xs, params["dimension"]),
         "select_n": lambda out, params, which, *xs: np.choose(which, xs),
         "eq": lambda out, params, x, y: x == y,
@@ -176,8 +193,9 @@ _NUMPY: types.MappingProxyType[str, Any] = types.MappingProxyType(
 
 
 def _computed(equation: Any, inputs: list[Operand]) -> list[Operand]:
-    compute = _NUMPY.get(equation.primitive.name)
-    if compute is not None:
+    name = equation.primitive.name
+    compute = _NUMPY.get(name)
+    if compute is not None and not RULES[name].unread(equation.params):
         out = equation.outvars[0].aval
         return [np.asarray(compute(out, equation.params, *inputs)).astype(out.dtype, copy=False)]
     results = equation.primitive.bind(*map(jax.numpy.asarray, inputs), **equation.params)

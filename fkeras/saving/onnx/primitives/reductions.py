@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fkeras.saving.onnx.primitives.rule import Equation, Rule
+from fkeras.saving.onnx.primitives.rule import Emit, Equation, Rule
 
 
-def _reduce(kind: str) -> Rule:
+def _reduce(kind: str) -> Emit:
     def rule(eq: Equation) -> Any:
         x, w = eq.inputs[0], eq.writer
         axes = [int(a) for a in eq.params["axes"]]
@@ -24,7 +24,7 @@ def _reduce(kind: str) -> Rule:
     return rule
 
 
-def _position(op: str) -> Rule:
+def _position(op: str) -> Emit:
     def rule(eq: Equation) -> Any:
         (axis,) = eq.params["axes"]
         w = eq.writer
@@ -91,17 +91,17 @@ def _top_k(eq: Equation) -> Any:
 
 RULES: types.MappingProxyType[str, Rule] = types.MappingProxyType(
     {
-        "reduce_sum": _reduce("Sum"),
-        "reduce_max": _reduce("Max"),
-        "reduce_min": _reduce("Min"),
-        "reduce_prod": _reduce("Prod"),
-        "reduce_and": _reduce("Min"),
-        "reduce_or": _reduce("Max"),
-        "argmax": _position("ArgMax"),
-        "argmin": _position("ArgMin"),
-        "cummax": _cummax,
-        "cumsum": _cumsum,
-        "sort": _sort,
-        "top_k": _top_k,
+        "reduce_sum": Rule(_reduce("Sum"), "axes"),
+        "reduce_max": Rule(_reduce("Max"), "axes"),
+        "reduce_min": Rule(_reduce("Min"), "axes"),
+        "reduce_prod": Rule(_reduce("Prod"), "axes"),
+        "reduce_and": Rule(_reduce("Min"), "axes"),
+        "reduce_or": Rule(_reduce("Max"), "axes"),
+        "argmax": Rule(_position("ArgMax"), "axes index_dtype"),
+        "argmin": Rule(_position("ArgMin"), "axes index_dtype"),
+        "cummax": Rule(_cummax, "axis reverse"),
+        "cumsum": Rule(_cumsum, "axis reverse"),
+        "sort": Rule(_sort, "dimension num_keys"),
+        "top_k": Rule(_top_k, "k axis"),
     }
 )

@@ -1,4 +1,4 @@
-"""`Equation`: one operation of a traced program, as the rules see it."""
+"""`Rule` and `Equation`: the ONNX form of an operation, and one operation of a traced program."""
 
 from __future__ import annotations
 
@@ -11,9 +11,42 @@ from fkeras.engine.values.spec import Spec, as_dims
 from fkeras.saving.onnx.graph.writer import Operand, Writer
 
 #: emits the nodes of an operation and returns its results
-Rule: TypeAlias = Callable[["Equation"], Any]
+Emit: TypeAlias = Callable[["Equation"], Any]
 #: emits the nodes of a nested program: `(program, operands) -> results`
 Run: TypeAlias = Callable[[Any, list[Operand]], list[Operand]]
+
+# parameters that change no number: places of arrays, promises about indices, hints for compilers, and
+# accuracies, since ONNX's floats round in one way only
+_WITHOUT_EFFECT = frozenset(
+    {
+        *("sharding", "out_sharding", "indices_are_sorted", "unique_indices", "is_stable"),
+        *("linear", "unroll", "_split_transpose", "weak_type", "accuracy"),
+    }
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """The ONNX form of an operation.
+
+    Attributes:
+        emit: emits the nodes and returns the results.
+        params: the names of the parameters whose values `emit` computes or rejects, or that shape
+            and dtype of the results contain. Other parameters must be absent, None or False.
+    """
+
+    emit: Emit
+    params: str = ""
+
+    def unread(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the parameters of an equation that the rule would ignore."""
+        known = _WITHOUT_EFFECT.union(self.params.split())
+        return {
+            name: value
+            for name, value in params.items()
+            # None and False are JAX's values of features that are not used
+            if name not in known and value is not None and value is not False
+        }
 
 
 @dataclasses.dataclass

@@ -13,7 +13,8 @@ from fkeras.saving.onnx.primitives.rule import Equation, Rule, dims_of
 
 
 def _reshape(eq: Equation) -> Any:
-    return eq.writer.reshape(eq.inputs[0], eq.out.dims)
+    x, order = eq.inputs[0], eq.params.get("dimensions")
+    return eq.writer.reshape(x if order is None else eq.writer.transpose(x, order), eq.out.dims)
 
 
 def _broadcast(eq: Equation) -> Any:
@@ -147,19 +148,18 @@ def zeros(eq: Equation) -> Any:
 
 RULES: types.MappingProxyType[str, Rule] = types.MappingProxyType(
     {
-        "reshape": _reshape,
-        "broadcast_in_dim": _broadcast,
-        "transpose": _transpose,
-        "slice": _slice,
-        "rev": _reverse,
-        "pad": _pad,
-        "concatenate": _concatenate,
-        "stack": _stack,
-        "split": _split,
-        "iota": _iota,
-        "squeeze": _squeeze,
-        "expand_dims": _squeeze,
-        "dim_as_value": _dimension,
-        "dynamic_slice": _dynamic_slice,
+        "reshape": Rule(_reshape, "new_sizes dimensions"),
+        "broadcast_in_dim": Rule(_broadcast, "shape broadcast_dimensions"),
+        "transpose": Rule(_transpose, "permutation"),
+        "slice": Rule(_slice, "start_indices limit_indices strides"),
+        "rev": Rule(_reverse, "dimensions"),
+        "pad": Rule(_pad, "padding_config"),
+        "concatenate": Rule(_concatenate, "dimension"),
+        "stack": Rule(_stack, "axis"),
+        "split": Rule(_split, "sizes axis"),
+        "iota": Rule(_iota, "dtype shape dimension"),
+        "squeeze": Rule(_squeeze, "dimensions"),
+        "dim_as_value": Rule(_dimension, "dim"),
+        "dynamic_slice": Rule(_dynamic_slice, "slice_sizes"),
     }
 )
