@@ -1,5 +1,6 @@
 """Tokenizers: ids of transformers, chats, files of any content."""
 
+import base64
 import contextlib
 import dataclasses
 import json
@@ -26,6 +27,23 @@ WORDS = '{"type": "WordLevel", "vocab": {"?": 0, "a": 1, "b": 2}, "unk_token": "
 @pytest.fixture(scope="module")
 def tokenizer():
     return Tokenizer.read(DATA / "byte_level")
+
+
+WORD_PIECE = json.dumps(
+    {
+        "model": {
+            **{"type": "WordPiece", "vocab": {"?": 0, "a": 1}, "unk_token": "?"},
+            **{"continuing_subword_prefix": "##", "max_input_chars_per_word": 100},
+        }
+    }
+)
+
+
+def template_of(pieces, count=1):
+    token = {"id": "a", "ids": [1] * count, "tokens": ["a"] * count}
+    pieces = [*pieces, {"Sequence": {"id": "A", "type_id": 0}}]
+    special = {"type": "TemplateProcessing", "special_tokens": {"a": token}}
+    return {**special, "single": pieces, "pair": pieces}
 
 
 def words(**parts):
@@ -314,6 +332,38 @@ def test_a_folder_without_tokenizer(tmp_path):
                 }
             ),
         ),
+        (
+            "tokenizer.json",
+            words(
+                normalizer={
+                    "type": "Precompiled",
+                    "precompiled_charsmap": base64.b64encode(
+                        b"\xf0\xff\xff\xff" + b"a" * 9
+                    ).decode(),
+                }
+            ),
+        ),
+        (
+            "tokenizer.json",
+            words(normalizer={"type": "Precompiled", "precompiled_charsmap": "8P"}).replace(
+                "precompiled", "\\u0070recompiled"
+            ),
+        ),
+        ("tokenizer.json", words(normalizer={"type": "Prepend", "prepend": "x" * 9999})),
+        (
+            "tokenizer.json",
+            words(post_processor=template_of([{"Sequence": {"id": "A", "type_id": 0}}] * 999)),
+        ),
+        (
+            "tokenizer.json",
+            words(
+                post_processor={
+                    "type": "Sequence",
+                    "processors": [template_of([{"SpecialToken": {"id": "a", "type_id": 0}}], 999)],
+                }
+            ),
+        ),
+        ("tokenizer.json", WORD_PIECE.replace("100", "1000000000000000000")),
         ("tokenizer_config.json", "[]"),
         ("tokenizer_config.json", '{"a": 1, "a": 2}'),
         ("tokenizer_config.json", "[" * 100_000),
@@ -327,6 +377,23 @@ def test_damaged_files(tmp_path, name, text):
     with pytest.raises(fk.FileError, match=name) as caught:
         Tokenizer.read(tmp_path)
     assert caught.value.file == str(tmp_path / name) or caught.value.member == name
+
+
+def test_usual_parts_of_files_stay_within_the_limits():
+    piece = {"SpecialToken": {"id": "a", "type_id": 0}}
+    text = words(
+        post_processor=template_of([piece]), normalizer={"type": "Prepend", "prepend": "b "}
+    )
+    assert Tokenizer({"tokenizer.json": text}).encode("a") == [1, 2, 1]
+    assert Tokenizer({"tokenizer.json": WORD_PIECE}).encode("a") == [1]
+
+
+def test_dropout_of_ids_is_ignored():
+    model = {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}
+    text = json.dumps({"model": {**model, "dropout": 0.5}})
+    with pytest.warns(UserWarning, match="dropout=0.5, which makes ids random"):
+        tokenizer = Tokenizer({"tokenizer.json": text})
+    assert {tuple(tokenizer.encode("ab")) for _ in range(20)} == {(2,)}
 
 
 def test_bytes_that_are_no_text(tmp_path):
