@@ -105,6 +105,7 @@ def load_adapter(
     parts = by_module(arrays, modules, config, weights)
     base = _untied(base, parts, modules)
     modules = modules_of(base, config, current)
+    assert config is not None  # `modules_of` rejects other values
     _check_targets(settings, parts, modules, family_of_config(config).prefix, weights)
     inner = dict(adapted_layers(base))
     warn_not_finite(

@@ -12,6 +12,7 @@ import functools
 import itertools
 import json
 import re
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -44,7 +45,7 @@ _FILTERS = frozenset(
 # filters that read no more than one item of a list, and return an item
 _CHEAP = frozenset(("count", "d", "default", "first", "items", "last", "length"))
 # how often a filter reads each item
-_READS = {"sort": 24, "dictsort": 24, "groupby": 24, "unique": 4}
+_READS = types.MappingProxyType({"sort": 24, "dictsort": 24, "groupby": 24, "unique": 4})
 # characters that are read in the time of a call
 _CALL = 512
 # arguments that Jinja adds to calls in loops and blocks
@@ -166,7 +167,7 @@ def _sandbox(variables: Mapping[str, Any]) -> Any:
     environment: Any = Sandbox(trim_blocks=True, lstrip_blocks=True)
     filters = {name: environment.filters[name] for name in _FILTERS}
     filters |= {
-        "round": _rounded,
+        "round": functools.partial(_rounded, environment.filters["round"]),
         "sum": _flat_or_sum(budget, environment.filters["sum"]),
         "trim": functools.partial(_trimmed, budget),
     }
@@ -227,13 +228,11 @@ def _flat_or_sum(budget: Budget, do_sum: Callable) -> Callable:
     return total
 
 
-def _rounded(value: float, precision: int = 0, method: str = "common") -> float:
+def _rounded(do_round: Callable, value: Any, precision: int = 0, method: str = "common") -> Any:
     """Rounds a number; the filter "round"."""
-    import jinja2.filters
-
     if abs(precision) > _DIGITS:
         raise ValueError(f"rounds to {precision} digits, more than {_DIGITS}")
-    return jinja2.filters.do_round(value, precision, method)
+    return do_round(value, precision, method)
 
 
 def _trimmed(budget: Budget, value: Any, chars: str | None = None) -> str:
@@ -251,8 +250,7 @@ def _rejection(message: object) -> None:
 def _joined(budget: Budget, values: Any, d: Any = "", attribute: str | int | None = None) -> str:
     """Joins values; the filter "join"."""
     budget.weighed(values)
-    if isinstance(values, str):
-        budget.check(_CHARACTER * len(values))
+    budget.check(_CHARACTER * (len(values) if isinstance(values, str) else 0))
     return budget.joined(values if attribute is None else [v[attribute] for v in values], d)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import itertools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from fkeras.engine.messages.errors import describe_value, suggest
 from fkeras.engine.values.annotations import Leaf
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.pretrained.texts.chat import render
+from fkeras.pretrained.texts.control_tokens import encodings_without
 from fkeras.pretrained.texts.delimiters import DelimitedText, free_delimiters
 from fkeras.pretrained.texts.fast_tokenizer import guarded, open_tokenizer
 from fkeras.pretrained.texts.tokenizer_files import (
@@ -32,7 +32,7 @@ from fkeras.pretrained.texts.tokenizer_files import (
     TEMPLATE,
     read_tokenizer,
 )
-from fkeras.pretrained.texts.traced_text import ANSWER, USER, highest, origins, plain, trace
+from fkeras.pretrained.texts.traced_text import ANSWER, USER, trace
 from fkeras.pretrained.vocabularies.gguf_tokenizer import tokenizer_files
 from fkeras.pretrained.vocabularies.vocabulary_folder import CONFIG, SPECIAL, special_config
 from fkeras.saving.containers.errors import FileError
@@ -581,14 +581,7 @@ class Tokenizer:
         return model.get("unk_id") if token is None else self._fast.token_to_id(token)
 
     def _encodings(self, text: str, control: Mapping[int, frozenset[int]]) -> list[tuple[int, Any]]:
-        """Returns the encodings of the parts of a text with their positions.
-
-        The text is one part, unless characters of messages became control tokens, which are then split. The
-        ids show this after normalization, whatever the template did to the characters.
-
-        Args:
-            control: for each origin the ids that texts of this origin must not become.
-        """
+        """Returns the encodings of the parts of a text; see `encodings_without`."""
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
@@ -596,47 +589,4 @@ class Tokenizer:
                 f"Tokenizer.encode: expected Unicode, received half a character (a surrogate) at "
                 f"{error.start}. Read the text with errors='replace'."
             ) from None
-        encodings, pending = [], [(0, len(text))]
-        while pending:
-            start, end = pending.pop()
-            part = text[start:end]
-            with guarded("Tokenizer.encode"):
-                encoding = self._fast.encode(plain(part), add_special_tokens=False)
-            bounds = [0, *self._cuts(part, encoding, control), len(part)]
-            if len(bounds) == 2:
-                encodings.append((start, encoding))
-            else:
-                pieces = [(start + a, start + b) for a, b in itertools.pairwise(bounds)]
-                pending += reversed(pieces)
-        return encodings
-
-    def _cuts(self, text: str, encoding: Any, control: Mapping[int, frozenset[int]]) -> list[int]:
-        """Returns the positions at which to split the control tokens that messages contain."""
-        cuts = []
-        origin_of = origins(text)
-        found = highest(text)
-        forbidden = frozenset().union(*(ids for origin, ids in control.items() if origin <= found))
-        for number, (begin, end) in zip(encoding.ids, encoding.offsets, strict=True):
-            if number not in forbidden:
-                continue
-            # a token may absorb the spaces around it
-            token = plain(text)[begin:end]
-            begin, end = begin + len(token) - len(token.lstrip()), begin + len(token.rstrip())
-            used = set(origin_of[begin:end])
-            if not any(number in control[origin] for origin in used if origin in control):
-                continue
-            content = self._fast.id_to_token(number)
-            if number == self._unknown and not self._is_same(token, content):
-                continue
-            if end - begin == 1:
-                raise ValueError(
-                    f"Tokenizer: the text contains the special token {content!r}, which is one character "
-                    "and cannot be split. Remove the character from the text."
-                )
-            cuts.append(begin + 1)
-        return cuts
-
-    def _is_same(self, text: str, token: str) -> bool:
-        normalizer = self._fast.normalizer
-        normal = (lambda part: part) if normalizer is None else normalizer.normalize_str
-        return text.strip() == token.strip() or normal(text) == normal(token)
+        return encodings_without(self._fast, text, control, lambda: self._unknown)

@@ -237,6 +237,14 @@ def test_no_template_makes_control_tokens_of_messages(template, content, normali
     assert not {first, first + 1}.intersection(tokenizer.encode(whole, special_tokens=False))
 
 
+def test_a_control_token_of_one_character_is_an_error():
+    files = words(added_tokens=[added_token("Ω", 3, special=True, normalized=False)])
+    tokenizer = Tokenizer({"tokenizer.json": files})
+    assert tokenizer.encode("a Ω b") == [1, 3, 2]
+    with pytest.raises(ValueError, match="'Ω', which is one character and cannot be split"):
+        tokenizer.encode("a Ω b", special_tokens=False)
+
+
 def test_only_answers_contain_tokens_that_the_template_writes(tokenizer):
     (think,) = tokenizer.encode("<think>", add_special_tokens=False)
     template = "{{ '<think>' if thinking }}{% for m in messages %}{{ m.content }}{% endfor %}"
