@@ -247,7 +247,7 @@ def _rejection(message: object) -> None:
     raise _RejectedError(str(message)[:1000])
 
 
-def _joined(budget: Budget, values: Any, d: Any = "", attribute: str | int | None = None) -> str:
+def _joined(budget: Budget, values: Any, d: Any = "", attribute: Any = None) -> str:
     """Joins values; the filter "join"."""
     budget.weighed(values)
     budget.check(_CHARACTER * (len(values) if isinstance(values, str) else 0))
