@@ -18,7 +18,7 @@ from fkeras.nn.numerics.indices import valid_indices
 
 # log probability of an impossible alignment: finite, so that gradients are finite
 _IMPOSSIBLE = -1e5
-BLANK = 0
+BLANK, PADDING = 0, -1
 
 
 def _fill_blank(blank: jax.Array, other: jax.Array) -> jax.Array:
@@ -33,13 +33,13 @@ def ctc(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     blank between them count as one label. `jax.lax.scan` runs over the frames in log space.
 
     Args:
-        y_true: class numbers from 1, (b, n), padded with 0 after the last label of a row.
+        y_true: class numbers from 1, (b, n), padded with 0 or -1 after the last label of a row.
         y_pred: logits, (b, t, classes).
 
     Returns:
         The losses of samples, (b,). Labels that need more than t frames have no alignment: their
-        loss is about 1e5 instead of infinity, with finite gradients. The loss of an invalid class
-        number is NaN. Logits of -inf count as the lowest float; log probabilities are at least
+        loss is about 1e5 instead of infinity, with finite gradients; `CTC` in `fit` rejects them. The
+        loss of an invalid class number, or of a label after padding, is NaN. Logits of -inf count as the lowest float; log probabilities are at least
         -1e5.
 
     Raises:
@@ -64,12 +64,13 @@ def ctc(y_true: Numbers, y_pred: Numbers) -> jax.Array:
             f"ctc: expected class numbers (b, n) and scores (b, t, classes), received shapes "
             f"{labels.shape} and {scores.shape}. Pad the rows of labels with 0 to equal length."
         )
-    labels, valid = valid_indices(labels, scores.shape[2])
+    labels, valid = valid_indices(jnp.where(labels == PADDING, BLANK, labels), scores.shape[2])
     # the scan needs at least one label position
     if labels.shape[1] == 0:
         labels = jnp.zeros((labels.shape[0], 1), "int32")
     # the number of labels of each row selects the final state after the scan
     count = jnp.sum((labels != BLANK).astype("int32"), axis=1)
+    is_split = jnp.any((labels[:, :-1] == BLANK) & (labels[:, 1:] != BLANK), axis=1)
     lowest = jnp.finfo(scores.dtype).min
     logs = jax.nn.log_softmax(jnp.maximum(scores, lowest), axis=-1)
     # sums of a few lowest floats overflow to -inf
@@ -99,13 +100,14 @@ def ctc(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     (blank, label), _ = jax.lax.scan(step, start, frames)
     final_scores = _fill_blank(blank, label)
     losses = -jnp.take_along_axis(final_scores, jnp.expand_dims(count, 1), axis=1)[:, 0]
-    return jnp.where(jnp.all(valid, axis=1), losses, jnp.nan)
+    return jnp.where(jnp.all(valid, axis=1) & ~is_split, losses, jnp.nan)
 
 
 class CTC(FunctionLoss):
     """Mean negative log probability of the labels, summed over all alignments.
 
-    Targets are class numbers from 1, padded with 0; predictions are logits.
+    Targets are class numbers from 1, padded with 0 or -1; predictions are logits. `fit` rejects labels that
+    need more frames than the predictions have; called on arrays, their loss is about 1e5.
 
     Raises:
         ValueError: if the targets do not have two axes, or the predictions three.
@@ -134,9 +136,31 @@ class CTC(FunctionLoss):
                 f"received targets of shape {labels.shape} and predictions with "
                 f"{len(y_pred.shape)} axes. Pad the rows of labels with 0 to equal length."
             )
-        classes = y_pred.shape[-1]
+        frames, classes = y_pred.shape[1:]
+        if np.any(labels < PADDING):
+            raise ValueError(
+                f"{self._label}: received the label {labels[labels < PADDING][0]}. Pad the rows of labels with 0 "
+                "or -1."
+            )
         if isinstance(classes, int):
-            checks.check_range(self._label, labels, classes, None)
+            checks.check_range(self._label, labels, classes, PADDING)
+        is_label = labels > BLANK
+        split = np.flatnonzero(np.any(~is_label[:, :-1] & is_label[:, 1:], axis=1))
+        if split.size:
+            raise ValueError(
+                f"{self._label}, row {split[0]}: a label follows the padding, 0 or -1, in "
+                f"{labels[split[0]].tolist()[:20]}. Class 0 is the blank; number the classes from 1."
+            )
+        # equal labels in succession have a blank between them
+        repeats = is_label[:, 1:] & (labels[:, 1:] == labels[:, :-1])
+        needed = np.sum(is_label, axis=1) + np.sum(repeats, axis=1)
+        if isinstance(frames, int) and np.any(needed > frames):
+            row = int(np.argmax(needed > frames))
+            raise ValueError(
+                f"{self._label}, row {row}: the labels need {needed[row]} frames, one for each label and one "
+                f"between equal labels, and the predictions have {frames}. Their probability is 0 and the loss "
+                "infinite: shorten the labels, or let the model return more frames."
+            )
 
 
 LOSSES = (named(CTC, function=ctc),)

@@ -28,6 +28,7 @@ from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.pretrained.opening import Source, open_source
 from fkeras.pretrained.tables.config import Config
+from fkeras.pretrained.tables.dtypes import layer_policies
 from fkeras.pretrained.tables.layout import Layout
 from fkeras.pretrained.tables.names import Match
 from fkeras.pretrained.texts.tokenizer import Tokenizer
@@ -38,9 +39,6 @@ from fkeras.saving.weights.placing import as_layout, is_finite, warn_not_finite
 from fkeras.saving.weights.weight_source import Stored
 from fkeras.training.processes.arrays import put
 from fkeras.transforms import replace
-
-# compute dtypes; weights of other dtypes are cast to float32
-_COMPUTED = ("float32", "bfloat16", "float16")
 
 
 class Loaded(NamedTuple):
@@ -130,7 +128,7 @@ def load(
         processor = source.family.processor_of(config)
         model = source.family.build(config)
         weight_sources = {w: tensors[m.tensors[0]].dtype for m in matches for w in m.weights}
-        model = _with_policies(model, _policies(weight_sources, policy))
+        model = _with_policies(model, layer_policies(weight_sources, policy))
         model, state_shapes = abstract_build(model)
     if placing is not None:
         model, state_shapes = placing.apply(model, state_shapes)
@@ -220,24 +218,6 @@ def _check_shapes(
                 misshapen.append(f"{name} float (file: {stored.dtype.name})")
     if misshapen:
         raise _difference(file, [], [], misshapen)
-
-
-def _policies(
-    dtypes: Mapping[str, np.dtype], policy: DTypePolicy | None
-) -> Callable[[str], DTypePolicy]:
-    """Returns a function from the path of a layer to its dtype policy.
-
-    Without a policy, the model computes in the most common dtype of the checkpoint. Layers that a
-    half-precision checkpoint stores in float32 keep float32 weights, and compute in the common dtype.
-    """
-    if policy is not None:
-        return lambda path: policy
-    names = [dtype.name for dtype in dtypes.values()]
-    common = max(_COMPUTED, key=names.count)
-    wide = {path.rpartition("/")[0] for path, dtype in dtypes.items() if dtype.name == "float32"}
-    usual = DTypePolicy(common)
-    mixed = usual if common == "float32" else DTypePolicy(f"mixed_{common}")
-    return lambda path: mixed if path in wide else usual
 
 
 def _with_policies(model: Any, policies: Callable[[str], DTypePolicy], path: str = "") -> Any:

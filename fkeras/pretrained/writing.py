@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -12,6 +14,8 @@ import numpy as np
 
 from fkeras.atomic_files.atomic import as_path, replacing
 from fkeras.engine import FrozenDict, Layer, Model
+from fkeras.engine.config.converters import dtype_name as numeric_name
+from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
@@ -20,13 +24,16 @@ from fkeras.layers import Dropout
 from fkeras.pretrained.families.table import family_of_config
 from fkeras.pretrained.files.folder import CONFIG, INDEX, WEIGHTS
 from fkeras.pretrained.tables.config import Config, thaw
+from fkeras.pretrained.tables.dtypes import COMPUTED, common_dtype, layer_policies
 from fkeras.pretrained.tables.layout import FileLayout, Layout
 from fkeras.pretrained.tables.names import Match
 from fkeras.pretrained.texts.tokenizer import Tokenizer
 from fkeras.saving.weights.filling import abstract_build
-from fkeras.saving.weights.safetensors import dtype_name, in_order, write_stream
+from fkeras.saving.weights.safetensors import dtype_name, in_order, named_dtype, write_stream
 from fkeras.training.processes.gathering import is_spread
 from fkeras.training.processes.writing import write_together
+
+_SINGLE = np.dtype("float32")
 
 
 @hides_internal_frames
@@ -37,11 +44,14 @@ def save(
     config: Config,
     *,
     tokenizer: Tokenizer | None = None,
+    dtype: Any = None,
 ) -> None:
     """Writes a model as a folder in Hugging Face's format: `config.json` and safetensors files.
 
-    If the configuration was read from a folder, the names, dtypes, metadata and shards are those of that
-    folder, and unchanged weights give the same bytes.
+    If the configuration was read from a folder, the names, metadata and shards are those of that folder.
+    The tensors have the dtype of the weights: a model that was loaded in its own dtype and did not change
+    gives the same bytes, and a model that was loaded with `dtype="float32"` is written in float32. The key
+    `dtype` or `torch_dtype` in `config.json`, if present, is then the new dtype.
 
     Args:
         folder: the folder; missing folders are created. Each file is replaced atomically.
@@ -49,10 +59,13 @@ def save(
         state: the state, or None; the format cannot store a state.
         config: the configuration of the model, such as `loaded.config`.
         tokenizer: the tokenizer, such as `loaded.tokenizer`, whose files are also written.
+        dtype: "float32", "bfloat16" or "float16", to which the weights are rounded; by default the
+            weights keep their own dtypes.
 
     Raises:
         TypeError: if `config` is no configuration, or `model` no model.
-        ValueError: if the weights or layers of the model differ from those of the configuration.
+        ValueError: if the weights or layers of the model differ from those of the configuration, and for
+            numbers that are too large for `dtype`.
         OSError: if a file cannot be written.
         ProcessError: if another process cannot write, has ended, or makes another call. The first process
             writes arrays that span several processes.
@@ -73,6 +86,12 @@ def save(
             f"pretrained.save: expected a model, received {type(model).__name__}. Write "
             "fk.pretrained.save(folder, loaded.model, loaded.state, loaded.config)."
         )
+    target = None if dtype is None else str(numeric_name(dtype))
+    if target not in (None, *COMPUTED):
+        raise ValueError(
+            f"pretrained.save: expected one of {', '.join(COMPUTED)} as dtype, received "
+            f"{describe_value(dtype)}. Leave dtype out to write the weights in their own dtypes."
+        )
     weights = _leaves(model)
     described = abstract_build(family.build(config))[0]
     _check(weights, _leaves(described), type(config).__name__)
@@ -83,7 +102,7 @@ def save(
             "pretrained.save",
             {"folder": folder},
             model,
-            lambda whole: save(folder, whole, state, config, tokenizer=tokenizer),
+            lambda whole: save(folder, whole, state, config, tokenizer=tokenizer, dtype=dtype),
         )
         return
     matches = [match for row in family.names(config) for match in row.matches()]
@@ -103,23 +122,33 @@ def save(
             strict=True,
         )
     }
-    for file in _files(layout, sources, weights):
-        written: dict[int, tuple[np.ndarray, ...]] = {}
+    written: dict[int, tuple[np.ndarray, ...]] = {}
 
-        def tensor(name: str, written: dict = written) -> np.ndarray:
-            match, n = sources[name]
-            if id(match) not in written:
-                # the host holds the tensors of one match: the tensors of its experts are adjacent
-                written.clear()
-                arrays = tuple(np.asarray(weights[path]) for path in match.weights)
-                written[id(match)] = match.operation.write_all(arrays)
-            return written[id(match)][n]
+    def tensor(name: str) -> np.ndarray:
+        match, n = sources[name]
+        if id(match) not in written:
+            # the host holds the tensors of one match: the tensors of its experts are adjacent
+            written.clear()
+            arrays = [np.asarray(weights[path]) for path in match.weights]
+            kind = _promoted(arrays)
+            written[id(match)] = match.operation.write_all(
+                tuple(array.astype(kind, copy=False) for array in arrays)
+            )
+        return written[id(match)][n]
 
+    kinds = _dtypes(layout, sources, weights, tensor, target)
+    files = _files(layout, {name: str(dtype_name(kind)) for name, kind in kinds.items()})
+    is_changed = files != layout.files
+    for file in files:
         with replacing(os.path.join(folder, file.name)) as out:
             write_stream(out, file.tensors, shapes, tensor, file.metadata)
     if layout.index is not None:
-        weight_map = {name: file.name for file in layout.files for name in file.tensors}
+        weight_map = {name: file.name for file in files for name in file.tensors}
         index = {**thaw(layout.index), "weight_map": dict(sorted(weight_map.items()))}
+        if is_changed and "total_size" in index.get("metadata", {}):
+            index["metadata"]["total_size"] = sum(
+                math.prod(shapes[n]) * kind.itemsize for n, kind in kinds.items()
+            )
         _write_json(os.path.join(folder, INDEX), index)
     for name, content in config.beside.items():
         _write_json(os.path.join(folder, *name.split("/")), thaw(content))
@@ -127,6 +156,8 @@ def save(
     classes = family.classes.get(config.model_type)
     if classes and not config.source:
         mapping = {"architectures": [classes[0]], **mapping}
+    if is_changed:
+        mapping = _with_dtype(mapping, common_dtype(kinds))
     _write_json(os.path.join(folder, CONFIG), mapping)
     if tokenizer is not None:
         tokenizer.write(folder)
@@ -179,26 +210,92 @@ def _check_layers(model: Layer, described: Layer, config: str) -> None:
         )
 
 
-def _files(
-    layout: Layout, sources: Mapping[str, tuple[Match, int]], weights: Mapping[str, Any]
-) -> tuple[FileLayout, ...]:
+def _promoted(arrays: Sequence[Any]) -> np.dtype:
+    """Returns the dtype that holds the numbers of all arrays."""
+    dtypes = {np.dtype(array.dtype) for array in arrays}
+    # NumPy has no common dtype of bfloat16 and float16
+    return dtypes.pop() if len(dtypes) == 1 else functools.reduce(np.promote_types, dtypes, _SINGLE)
+
+
+def _dtypes(
+    layout: Layout,
+    sources: Mapping[str, tuple[Match, int]],
+    weights: Mapping[str, Any],
+    tensor: Callable[[str], np.ndarray],
+    dtype: str | None,
+) -> dict[str, np.dtype]:
+    """Returns the dtype of each tensor in the files.
+
+    Raises:
+        ValueError: for a dtype that the format lacks, and numbers that are too large for `dtype`.
+    """
+    listed = {name: named_dtype(d) for file in layout.files for name, d in file.tensors.items()}
+    read = {
+        path: kind
+        for name, (match, _) in sources.items()
+        if (kind := listed.get(name)) is not None
+        for path in match.weights
+    }
+    loaded = layer_policies(read)
+    dtypes = {}
+    for name, (match, _) in sources.items():
+        own, before = _promoted([weights[path] for path in match.weights]), listed.get(name)
+        kind = own if dtype is None else np.dtype(dtype)
+        if dtype is not None and kind != own:
+            array = tensor(name)
+            with np.errstate(over="ignore"):
+                is_lost = np.isfinite(array) & ~np.isfinite(array.astype(kind))
+            if is_lost.any():
+                raise ValueError(
+                    f"pretrained.save: {name!r} has the number {array[is_lost][0]}, which is too large for "
+                    f"{dtype}. Nothing was written; give dtype='bfloat16', or leave dtype out."
+                )
+        # NumPy's float64 equals None
+        elif before is not None and before != own == loaded(_layer(match)).variable_dtype:
+            # loading converted the file's dtype, such as float64, which may hold the numbers exactly
+            array = tensor(name)
+            exact = np.array_equal(array.astype(before).astype(own), array, equal_nan=True)
+            kind = before if exact else own
+        if dtype_name(kind) is None:
+            raise ValueError(
+                f"pretrained.save: safetensors has no dtype {kind}, which {name!r} has. Give "
+                "dtype='float32'."
+            )
+        dtypes[name] = kind
+    return dtypes
+
+
+def _layer(match: Match) -> str:
+    return match.weights[0].rpartition("/")[0]
+
+
+def _files(layout: Layout, dtypes: Mapping[str, str]) -> tuple[FileLayout, ...]:
     """Returns the layouts of the files for the tensors of the model; new tensors go to the first file."""
     listed = {name: dtype for file in layout.files for name, dtype in file.tensors.items()}
-    if listed.keys() == sources.keys():
+    if listed == dtypes:
         return layout.files
-    new = {
-        name: str(dtype_name(np.dtype(weights[match.weights[0]].dtype)))
-        for name, (match, _) in sources.items()
-        if name not in listed
-    }
+    new = {name: dtype for name, dtype in dtypes.items() if name not in listed}
     files = []
     for file in layout.files:
-        kept = {name: dtype for name, dtype in file.tensors.items() if name in sources}
-        tensors = kept if files else in_order({**kept, **new})
+        tensors = {name: dtypes[name] for name in file.tensors if name in dtypes}
         # transformers rejects files without this entry
         metadata = file.metadata or FrozenDict({"format": "pt"})
+        tensors = tensors if files else {**tensors, **new}
+        tensors = tensors if tensors == file.tensors else in_order(tensors)
         files.append(FileLayout(file.name, FrozenDict(tensors), metadata))
     return tuple(files)
+
+
+def _with_dtype(mapping: dict[str, Any], dtype: str) -> dict[str, Any]:
+    """Returns the mapping of `config.json` with this dtype, also in the configurations of towers."""
+    return {
+        key: dtype
+        if key in ("dtype", "torch_dtype") and value is not None
+        else _with_dtype(value, dtype)
+        if key.endswith("_config") and isinstance(value, dict)
+        else value
+        for key, value in mapping.items()
+    }
 
 
 def _write_json(path: str, mapping: Any) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pytest
 
-from fkeras import losses
+from fkeras import losses, ops
 from fkeras.engine import snake_case
 from tests.support import keras_numpy
 from tests.support.keras_oracle import keras, keras_rules
@@ -446,6 +446,26 @@ def test_ctc_of_impossible_labels_is_large_and_finite():
     np.testing.assert_allclose(*results, rtol=1e-6)
 
 
+def test_ctc_takes_labels_padded_by_zero_or_minus_one():
+    """-1 pads labels in PyTorch, optax and `ctc_decode`, as zeros do here and in Keras."""
+    _, scores = sequence_data(frames=4)
+    zeros = np.array([[1, 2, 0], [3, 0, 0], [2, 2, 0], [0, 0, 0]])
+    padded = np.where(np.cumsum(zeros == 0, axis=1) > 0, -1, zeros)
+    both = jax.jit(lambda s: [losses.ctc(labels, s) for labels in (zeros, padded)])(scores)
+    np.testing.assert_array_equal(*both)
+    for mask_index in (0, 3):
+        # with the last class as the blank the classes before have the numbers 0, 1, 2
+        labels = np.where(padded < 0, -1, padded - (mask_index == 3))
+        moved = np.concatenate([scores[..., 1:], scores[..., :1]], axis=-1)
+        logits = scores if mask_index == 0 else moved
+        lengths = np.full(4, 3), np.full(4, 4)
+        each = ops.ctc_loss(labels, logits, *lengths, mask_index=mask_index)
+        np.testing.assert_allclose(each, both[0], rtol=1e-6)
+    wrong = np.array([[1, -2, 0], [1, 0, 2], [-1, 1, 1], [4, 0, 0]])
+    assert np.isnan(losses.ctc(wrong, scores)).all()
+    losses.CTC().check_targets(padded, Spec(None, 4, 4))
+
+
 def test_samples_without_a_pair_do_not_count():
     labels, rows = unit_rows()
     loss = losses.Circle()
@@ -569,6 +589,9 @@ def test_one_weight_for_the_whole_batch_equals_keras(name, reduction, weight):
         (lambda: losses.CTC()([1, 2], np.zeros((2, 3, 4))), "Pad the rows of labels with 0"),
         (lambda: losses.CTC().check_targets(np.array([1]), Spec(None, 3, 4)), "Pad the rows of labels"),
         (lambda: losses.CTC().check_targets(np.array([[1, 4]]), Spec(None, 3, 4)), "label 4, but .* 4 classes"),
+        (lambda: losses.CTC().check_targets(np.array([[1, -2]]), Spec(None, 3, 4)), "label -2. Pad the rows of labels with 0 or -1"),
+        (lambda: losses.CTC().check_targets(np.array([[1, 1], [1, -1], [-1, 1]]), Spec(None, 3, 4)), "row 2: a label follows"),
+        (lambda: losses.CTC().check_targets(np.array([[1, 2], [1, 1]]), Spec(None, 2, 4)), "row 1: the labels need 3 frames, .* have 2"),
     ],
 )  # fmt: skip
 def test_messages(call, words):

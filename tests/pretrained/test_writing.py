@@ -1,6 +1,7 @@
 """Writing: changed weights, configurations of one's own, and wrong arguments."""
 
 import dataclasses
+import filecmp
 import json
 
 import jax
@@ -11,21 +12,64 @@ import safetensors
 import fkeras as fk
 from fkeras.pretrained.families import llama
 from fkeras.pretrained.tables.layout import FileLayout, Layout
-from tests.pretrained import checks
+from tests.pretrained import checks, folders
 
 
-def test_changed_weights_are_written_in_the_dtypes_of_the_file(tmp_path):
-    loaded = fk.pretrained.load(checks.DATA / "llama_tied", dtype="float32")
+def test_changed_weights_are_written_beside_the_bytes_of_the_others(tmp_path):
+    loaded = fk.pretrained.load(checks.DATA / "llama_tied")
     scale = loaded.model.layers["norm"].scale
     model = fk.engine.replace_weights(loaded.model, {"norm/scale": 2 * scale})
     fk.pretrained.save(tmp_path, model, loaded.state, loaded.config)
     again = fk.pretrained.load(tmp_path)
-    assert np.array_equal(again.model.layers["norm"].scale, (2 * scale).astype("bfloat16"))
+    assert np.array_equal(again.model.layers["norm"].scale, 2 * scale)
     old = (checks.DATA / "llama_tied/model.safetensors").read_bytes()
     new = (tmp_path / "model.safetensors").read_bytes()
     assert len(old) == len(new)
     # 24 weights of two bytes
     assert 0 < sum(a != b for a, b in zip(old, new, strict=True)) <= 48
+
+
+def test_weights_keep_their_own_dtype(tmp_path):
+    """A small change of float32 weights, as in a fine-tuning, survives a folder of bfloat16."""
+    folder = folders.copy("llama_tied", tmp_path / "halves")
+    checks.split(folder)
+    loaded = fk.pretrained.load(folder, dtype="float32")
+    tuned = jax.tree.map(lambda leaf: leaf * (1 + 1e-4), loaded.model)
+    fk.pretrained.save(tmp_path / "tuned", tuned, {}, loaded.config)
+    again = fk.pretrained.load(tmp_path / "tuned")
+    assert again.model == tuned
+    mapping = json.loads((tmp_path / "tuned/config.json").read_text())
+    assert mapping == json.loads((folder / "config.json").read_text()) | {"dtype": "float32"}
+    index = json.loads((tmp_path / "tuned/model.safetensors.index.json").read_text())
+    assert index["metadata"] == {"total_size": sum(a.nbytes for a in jax.tree.leaves(tuned))}
+    # dtype= converts: the folder of the rounded weights has the bytes of the first folder
+    fk.pretrained.save(tmp_path / "back", loaded.model, {}, again.config, dtype="bfloat16")
+    names = [path.name for path in folder.iterdir()]
+    same = filecmp.cmpfiles(folder, tmp_path / "back", names, shallow=False)
+    assert same == (names, [], [])
+
+
+def test_weights_of_several_dtypes_are_written_without_loss(tmp_path):
+    def kinds(tensors):
+        for n, (name, array) in enumerate(tensors.items()):
+            tensors[name] = array.astype(("float32", "float64", "bfloat16", "float32")[n % 4])
+
+    folder = folders.copy("phi3", tmp_path / "kinds", kinds)
+    loaded = fk.pretrained.load(folder)
+    assert {str(leaf.dtype) for leaf in jax.tree.leaves(loaded.model)} == {"float32"}
+    checks.is_written_back(folder, tmp_path / "same")
+    tuned = jax.tree.map(lambda leaf: leaf * (1 + 1e-4), loaded.model)
+    fk.pretrained.save(tmp_path / "tuned", tuned, {}, loaded.config)
+    assert fk.pretrained.load(tmp_path / "tuned").model == tuned
+    # one tensor of several weights has the dtype that holds them all
+    block = loaded.model.layers["block_0"].layers
+    query = {"block_0/query/kernel": block["query"].kernel.astype("bfloat16")}
+    key = {"block_0/key/kernel": block["key"].kernel.astype("float16")}
+    mixed = fk.engine.replace_weights(loaded.model, query | key)
+    fk.pretrained.save(tmp_path / "mixed", mixed, {}, loaded.config)
+    again = fk.pretrained.load(tmp_path / "mixed").model.layers["block_0"].layers
+    assert np.array_equal(again["query"].kernel, np.float32(query["block_0/query/kernel"]))
+    assert np.array_equal(again["key"].kernel, np.float32(key["block_0/key/kernel"]))
 
 
 def test_a_model_of_ones_own_is_written(tmp_path):
@@ -59,7 +103,7 @@ def test_a_layout_chooses_the_files(tmp_path):
         for n, part in enumerate((names[:9], names[9:]))
     )
     config = dataclasses.replace(loaded.config, layout=Layout(files, index={"metadata": {}}))
-    fk.pretrained.save(tmp_path, loaded.model, {}, config)
+    fk.pretrained.save(tmp_path, loaded.model, {}, config, dtype="float16")
     again = fk.pretrained.load(tmp_path)
     assert again.model.layers["norm"].scale.dtype == "float16"
     assert again.config.layout == config.layout
@@ -83,6 +127,15 @@ def test_wrong_arguments_are_reported(tmp_path):
         fk.pretrained.save(tmp_path, model, {}, loaded.config)
     with pytest.raises(ValueError, match="dequantize"):
         fk.pretrained.save(tmp_path, fk.quantize(loaded.model, "int8"), {}, loaded.config)
+    with pytest.raises(
+        ValueError, match="expected one of float32, bfloat16, float16 as dtype, rec"
+    ):
+        fk.pretrained.save(tmp_path, loaded.model, {}, loaded.config, dtype="int8")
+    large = fk.engine.replace_weights(loaded.model, {"norm/scale": np.full(24, 7e4, "float32")})
+    with pytest.raises(
+        ValueError, match="'model.norm.weight' has the number 70000.0, which is too"
+    ):
+        fk.pretrained.save(tmp_path, large, {}, loaded.config, dtype="float16")
     donated = jax.jit(lambda model: model, donate_argnums=0)
     kept = jax.tree.map(lambda leaf: leaf.copy(), loaded.model)
     donated(kept)

@@ -219,7 +219,7 @@ def ctc_loss(
     """Returns the CTC loss: the negative log probability of the labels over all alignments.
 
     Args:
-        target: class numbers, (b, n).
+        target: class numbers, (b, n); -1 is padding.
         output: logits, (b, t, classes).
         target_length: number of valid labels of each row, (b,).
         output_length: number of valid frames of each row, (b,).
@@ -245,7 +245,7 @@ def ctc_loss(
     blank = output[..., mask_index : mask_index + 1]
     before, after = output[..., :mask_index], output[..., mask_index + 1 :]
     output = jnp.concatenate([blank, before, after], axis=-1)
-    target = jnp.where(target < mask_index, target + 1, target)
+    target = jnp.where((target >= 0) & (target < mask_index), target + 1, target)
     counted = jnp.arange(labels)[None, :] < target_length[:, None]
     target = jnp.where(counted, target, 0)
     # replace padded frames by certain blanks, which do not change the probability of the labels

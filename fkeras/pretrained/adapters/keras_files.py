@@ -10,6 +10,7 @@ from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.file_type import open_regular
 from fkeras.saving.containers.hdf5 import Store, open_store
 from fkeras.saving.containers.limits import Limits
+from fkeras.saving.weights.placing import is_finite, warn_not_finite
 from fkeras.transforms import LoRA
 
 # the names of KerasHub's default targets
@@ -61,7 +62,7 @@ def _read(store: Store, path: str, targets: list, alpha: float | None) -> dict[s
             "backbone that was adapted.",
             file=path,
         )
-    found = {}
+    found, broken = {}, []
     for group, (at, layer) in zip(groups, targets, strict=True):
         adapter = LoRA(rank, alpha, last_axis=True)
         reason = adapter.refusal(layer)
@@ -77,5 +78,7 @@ def _read(store: Store, path: str, targets: list, alpha: float | None) -> dict[s
                     f"{weights[name].shape}; nothing was loaded. Load the backbone that was adapted.",
                     file=path,
                 )
+        broken += [f"{at}/{name}" for name, array in weights.items() if not is_finite(array)]
         found[at] = filled(adapter, weights)
+    warn_not_finite(broken, path)
     return found

@@ -27,10 +27,12 @@ from fkeras.pretrained.adapters.modules import (
     modules_of,
 )
 from fkeras.pretrained.adapters.peft_config import AdapterConfig, read_config
+from fkeras.pretrained.families.table import family_of_config
 from fkeras.pretrained.files.folder import read_json
 from fkeras.pretrained.tables.config import Config
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.limits import Limits
+from fkeras.saving.weights.placing import is_finite, warn_not_finite
 from fkeras.saving.weights.safetensors import read_table
 from fkeras.saving.weights.weight_source import Stored
 from fkeras.transforms import IA3, Adapter, DoRA, LoRA, replace_layers
@@ -103,8 +105,12 @@ def load_adapter(
     parts = by_module(arrays, modules, config, weights)
     base = _untied(base, parts, modules)
     modules = modules_of(base, config, current)
-    _check_targets(settings, parts, modules, weights)
+    assert config is not None  # `modules_of` rejects other values
+    _check_targets(settings, parts, modules, family_of_config(config).prefix, weights)
     inner = dict(adapted_layers(base))
+    warn_not_finite(
+        [name for name, stored in arrays.items() if not is_finite(stored.read())], weights
+    )
     found: dict[str, Any] = {}
     for name, tensors in parts.items():
         module = modules[name]
@@ -118,23 +124,32 @@ def _check_targets(
     settings: AdapterConfig,
     parts: Mapping[str, Mapping[str, Stored]],
     modules: Mapping[str, Module],
+    prefix: str,
     file: str,
 ) -> None:
-    """Raises a FileError if the file lacks a module that its configuration names."""
+    """Raises a FileError unless the file has the modules that its configuration names, and no others."""
     adapted = {name for name, tensors in parts.items() if set(tensors) != {"base_layer.weight"}}
-    if settings.targets is None or settings.partial or settings.targets == "all-linear":
-        return
-    named = {
+    # names in adapter_config.json have the prefix, unless the adapted model had no head
+    forms = {name: {name, name.removeprefix(prefix)} for name in modules}
+    targeted = {n: [settings.targeted(form, file) for form in forms[n]] for n in modules}
+    missing = sorted(
         name
         for name, module in modules.items()
-        if None not in module.kernels and settings.targeted(name, file)
-    }
-    missing = sorted(named - adapted)
-    if missing:
+        if name not in adapted and None not in module.kernels and all(targeted[name])
+    )
+    if missing and settings.targets not in (None, "all-linear"):
         raise FileError(
             f"target_modules names {', '.join(missing[:6])}{' ...' if len(missing) > 6 else ''}, and the "
             "file has no adapter of these modules; nothing was loaded. The adapter belongs to another model, "
             "or the file is damaged.",
+            file=file,
+        )
+    other = sorted(name for name in adapted if not any(targeted[name]))
+    if other and settings.targets is not None:
+        raise FileError(
+            f"the file has adapters of {', '.join(other[:6])}{' ...' if len(other) > 6 else ''}, which "
+            "target_modules, exclude_modules or layers_to_transform leave out: PEFT does not use them; nothing "
+            "was loaded. Correct adapter_config.json.",
             file=file,
         )
 

@@ -15,13 +15,22 @@ from fkeras.saving.containers.strict_json import check, field
 
 # keys without effect on the computation of the adapted model
 _NEUTRAL = (
-    *("auto_mapping", "base_model_name_or_path", "exclude_modules", "fan_in_fan_out"),
-    *("inference_mode", "init_ia3_weights", "layers_pattern", "layers_to_transform"),
-    *("megatron_core", "peft_version", "qalora_group_size", "revision", "task_type"),
+    *("auto_mapping", "base_model_name_or_path", "fan_in_fan_out", "inference_mode"),
+    *("init_ia3_weights", "megatron_core", "peft_version", "qalora_group_size", "revision"),
+    "task_type",
 )
 _READ = (
-    *("alpha_pattern", "bias", "feedforward_modules", "init_lora_weights"),
-    *("lora_alpha", "lora_dropout", "peft_type", "r", "rank_pattern", "target_modules"),
+    *("alpha_pattern", "bias", "exclude_modules", "feedforward_modules", "init_lora_weights"),
+    *(
+        "layers_pattern",
+        "layers_to_transform",
+        "lora_alpha",
+        "lora_dropout",
+        "peft_type",
+        "r",
+        "rank_pattern",
+        "target_modules",
+    ),
     *("use_dora", "use_rslora"),
 )
 # initial values that leave the base as it is; others (PiSSA, OLoRA, LoftQ, CorDA) change it
@@ -40,7 +49,9 @@ class AdapterConfig:
         ranks: ranks by pattern.
         alphas: numerators by pattern.
         targets: names of modules, or a regular expression; None if the file leaves them out.
-        partial: whether further keys leave out a part of the targets.
+        excluded: names of modules that have no adapter, or a regular expression.
+        layers: indices of the layers with adapters; None for all layers.
+        layer_lists: names of the lists of layers, as regular expressions; empty for any list.
         dropout: dropout in training.
         rank_stabilized: whether the scale is that of rsLoRA.
         decomposed: whether the adapters are those of DoRA.
@@ -52,23 +63,16 @@ class AdapterConfig:
     ranks: Mapping[str, int]
     alphas: Mapping[str, float]
     targets: Sequence[str] | str | None
-    partial: bool
+    excluded: Sequence[str] | str
+    layers: Sequence[int] | None
+    layer_lists: Sequence[str]
     dropout: float
     rank_stabilized: bool
     decomposed: bool
 
     def matches(self, pattern: str, module: str, path: str) -> bool:
-        """Returns whether a regular expression fits a module's name, or its last parts.
-
-        Raises:
-            FileError: for an expression that may backtrack for long.
-        """
-        if not math.isfinite(cost := trials(pattern, len(module))) or cost > _MOST_TRIALS:
-            raise FileError(
-                f"the expression {pattern[:80]!r} is invalid, or can backtrack catastrophically on names "
-                "of modules. Write the names of modules.",
-                file=path,
-            )
+        """Returns whether a regular expression fits a module's name, or its last parts."""
+        _check_cost(pattern, module, path)
         # each start after a dot by itself: `.*` before the expression would multiply the cost
         starts = [0, *(i + 1 for i, letter in enumerate(module) if letter == ".")]
         return any(re.fullmatch(pattern, module[start:]) for start in starts)
@@ -80,14 +84,41 @@ class AdapterConfig:
         return (ranks or [self.rank])[0], (alphas or [self.alpha])[0]
 
     def targeted(self, module: str, path: str) -> bool:
-        """Returns whether `target_modules` names a module."""
-        if isinstance(self.targets, str):
-            if self.targets == "all-linear":
-                return True
-            if not math.isfinite(trials(self.targets, len(module))):
-                self.matches(self.targets, module, path)  # raises
-            return re.fullmatch(self.targets, module) is not None
-        return any(module == name or module.endswith(f".{name}") for name in self.targets or ())
+        """Returns whether PEFT adapts a module, given its full name."""
+        if _is_named(self.excluded, module, path):
+            return False
+        if self.targets == "all-linear":
+            return True
+        if not _is_named(self.targets or (), module, path):
+            return False
+        if self.layers is None or isinstance(self.targets, str) or module in (self.targets or ()):
+            return True
+        # the first number is the index of the layer; a later number may be that of an expert
+        for name in self.layer_lists:
+            _check_cost(name, module, path)
+        lists = [rf"(?:^|.*?\.){name}\.(?P<index>\d+)\." for name in self.layer_lists]
+        lists = lists or [r".*?\.[^.]*\.(?P<index>\d+)\."]
+        found = next((m for pattern in lists if (m := re.match(pattern, module))), None)
+        return found is not None and int(found["index"]) in self.layers
+
+
+def _is_named(names: Sequence[str] | str, module: str, path: str) -> bool:
+    """Returns whether a regular expression or the names of a list fit a module."""
+    if isinstance(names, str):
+        if names:
+            _check_cost(names, module, path)
+        return re.fullmatch(names, module) is not None
+    return any(module == name or module.endswith(f".{name}") for name in names)
+
+
+def _check_cost(pattern: str, module: str, path: str) -> None:
+    """Raises a FileError for an expression that may backtrack for long."""
+    if not math.isfinite(cost := trials(pattern, len(module))) or cost > _MOST_TRIALS:
+        raise FileError(
+            f"the expression {pattern[:80]!r} is invalid, or can backtrack catastrophically on names "
+            "of modules. Write the names of modules.",
+            file=path,
+        )
 
 
 def read_config(mapping: Mapping[str, Any], path: str) -> AdapterConfig:
@@ -127,9 +158,22 @@ def read_config(mapping: Mapping[str, Any], path: str) -> AdapterConfig:
             "adapter in PEFT, and load the merged model.",
             **place,
         )
-    targets = field(mapping, "target_modules", (list, str, type(None)), None, **place)
-    for name in targets if isinstance(targets, list) else ():
-        check(name, str, "the names of target_modules", **place)
+    keys = ("target_modules", "exclude_modules", "layers_pattern")
+    named = {key: field(mapping, key, (list, str, type(None)), None, **place) for key in keys}
+    for key, names in named.items():
+        for name in names if isinstance(names, list) else ():
+            check(name, str, f"the names of {key}", **place)
+    targets, lists = named["target_modules"], named["layers_pattern"] or ()
+    layers = field(mapping, "layers_to_transform", (list, int, type(None)), None, **place)
+    layers = [layers] if isinstance(layers, int) else layers or None
+    if layers is not None and isinstance(targets, str):
+        raise FileError(
+            "layers_to_transform has no effect beside target_modules as an expression. Put the layers into "
+            "the expression, or list the names of modules.",
+            **place,
+        )
+    for index in layers or ():
+        check(index, int, "the indices of layers_to_transform", **place)
     number = (int, float)
     ranks = field(mapping, "rank_pattern", dict, {}, **place)
     alphas = field(mapping, "alpha_pattern", dict, {}, **place)
@@ -146,9 +190,9 @@ def read_config(mapping: Mapping[str, Any], path: str) -> AdapterConfig:
         ranks=ranks,
         alphas=alphas,
         targets=targets,
-        partial=any(
-            mapping.get(k) not in (None, [], "") for k in ("exclude_modules", "layers_to_transform")
-        ),
+        excluded=named["exclude_modules"] or (),
+        layers=layers,
+        layer_lists=(lists,) if isinstance(lists, str) else lists,
         dropout=field(mapping, "lora_dropout", number, 0.0, **place),
         rank_stabilized=rslora,
         decomposed=dora,

@@ -66,7 +66,7 @@ def read_gguf(path: str, limits: Limits) -> GGUFFile:
         if not size:
             raise FileError("expected a GGUF file, received an empty file.", file=path)
         data, release = map_file(file)
-    reader = _Reader(data, path)
+    reader = _Reader(data, path, limits)
     version = reader.number("<u4", skip=4)
     if version not in (2, 3):
         raise reader.error(
@@ -81,7 +81,6 @@ def read_gguf(path: str, limits: Limits) -> GGUFFile:
         if key in metadata:
             raise reader.error(f"the key {key[:80]!r} occurs twice. Convert the model again.")
         metadata[key] = reader.value(reader.number("<u4"), limits.depth)
-        check_limit(limits, "config_bytes", reader.place, "bytes of keys and values", file=path)
     entries = {}
     for _ in range(tensor_count):
         name = reader.text()
@@ -97,12 +96,15 @@ def read_gguf(path: str, limits: Limits) -> GGUFFile:
     if not isinstance(alignment, int) or not 0 < alignment <= 1 << 20:
         raise reader.error(f"expected {_ALIGNMENT} as a small number, received {alignment!r}.")
     start = -(-reader.place // alignment) * alignment
-    tensors = {
-        name: dataclasses.replace(
-            _tensor(reader, name, shape, kind, start + offset, limits), release=release
-        )
-        for name, (shape, kind, offset) in entries.items()
-    }
+    tensors, end = {}, start
+    for name, (shape, kind, offset) in sorted(entries.items(), key=lambda item: item[1][2]):
+        if offset % alignment or start + offset < end:
+            raise reader.error(
+                f"expected the offset of {name[:80]!r} as a multiple of {alignment} after the tensors before, "
+                f"which end at {end - start}, received {offset}. Convert the model again."
+            )
+        stored, length = _tensor(reader, name, shape, kind, start + offset, limits)
+        tensors[name], end = dataclasses.replace(stored, release=release), start + offset + length
     return GGUFFile(metadata, tensors)
 
 
@@ -113,7 +115,8 @@ def _tensor(
     kind: int,
     start: int,
     limits: Limits,
-) -> Stored:
+) -> tuple[Stored, int]:
+    """Returns a tensor and the number of its bytes in the file."""
     encoding = gguf_blocks.ENCODINGS.get(kind)
     if encoding is None:
         known = ", ".join(encoding.name for encoding in gguf_blocks.ENCODINGS.values())
@@ -135,14 +138,14 @@ def _tensor(
         )
     data = reader.data[start : start + length]
     read = functools.partial(gguf_blocks.decode, data, encoding, shape)
-    return Stored(shape, np.dtype(encoding.dtype), read)
+    return Stored(shape, np.dtype(encoding.dtype), read), length
 
 
 class _Reader:
     """Reads the head of a file from its start, within its bytes."""
 
-    def __init__(self, data: np.ndarray, file: str):
-        self.data, self.file, self.place = data, file, 0
+    def __init__(self, data: np.ndarray, file: str, limits: Limits):
+        self.data, self.file, self.place, self.limits = data, file, 0, limits
         # slices of a memoryview cost a fraction of those of an array
         self.bytes = data.data
 
@@ -157,6 +160,7 @@ class _Reader:
                 f"expected {count} more bytes at {self.place}, received the end of the file. The file is "
                 "truncated or damaged; download it again."
             )
+        check_limit(self.limits, "config_bytes", end, "bytes of keys and values", file=self.file)
         self.place, start = end, self.place
         return self.bytes[start:end].tobytes()
 
@@ -186,10 +190,13 @@ class _Reader:
         item, count = self.number("<u4"), self.number("<u8")
         if item in _NUMBERS:
             dtype = np.dtype(_NUMBERS[item])
-            return np.frombuffer(self.take(count * dtype.itemsize), dtype).tolist()
+            numbers = self.take(count * dtype.itemsize)
+            check_limit(self.limits, "objects", count, "items of an array", file=self.file)
+            return np.frombuffer(numbers, dtype).tolist()
         # every string and array has a length of 8 bytes or more
         if count > (len(self.data) - self.place) // 8:
             raise self.error(f"expected {count} items at {self.place}, more than the file holds.")
+        check_limit(self.limits, "objects", count, "items of an array", file=self.file)
         return [self.value(item, depth - 1) for _ in range(count)]
 
 

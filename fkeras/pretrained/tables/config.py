@@ -55,8 +55,8 @@ class Config(Configurable):
         source: the mapping that `read` received; empty for a configuration that was not read. `write`
             returns this mapping, updated with the fields that changed.
         beside: the parsed JSON of other files in the folder, by name.
-        layout: names, dtypes and shards of the tensors in the folder. `fk.pretrained.save` writes this
-            layout; without a layout, one file with the dtypes of the weights.
+        layout: names, dtypes and shards of the tensors in the folder. `fk.pretrained.save` writes these
+            names and shards, with the dtypes of the weights; without a layout, one file.
 
     Args of the family:
         vocab_size: size of the vocabulary.

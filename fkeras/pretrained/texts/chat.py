@@ -1,128 +1,62 @@
 """Chat templates: Jinja templates of a checkpoint that render messages as one text.
 
 Templates are untrusted. Jinja's sandbox rejects access to the internals of Python and mutation of values.
-`_Budget` adds resource limits, which Jinja lacks, for loops, recursion and the growth of strings.
+`Budget` adds resource limits, which Jinja lacks. Texts of messages keep their origins through all
+operations, so that the tokenizer can tell them from the text of the template.
 """
 
 from __future__ import annotations
 
 import datetime
 import functools
+import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+import types
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.pretrained.texts.budget import Budget
+from fkeras.pretrained.texts.traced_text import retraced, trace
 
 _SOURCE = 1 << 20  # characters of a template
-_TEXT = 1 << 23  # characters of the rendered text, and of each string inside the template
-_STEPS = 1 << 18  # iterations of loops and calls of macros
-_ITEMS = 1 << 16  # factor of a repetition
+_TOKENS = 1 << 14  # names, operators and texts of a template
 _INDENT = 32
-# methods whose result grows with a number in the template
-_REFUSED_METHODS = frozenset(
-    ("center", "ljust", "rjust", "zfill", "expandtabs", "format", "format_map", "translate")
+_DIGITS = 100  # decimals of a rounded number
+# methods of strings; those whose result grows with a number are missing, and "encode", since bytes have no origins
+_METHODS = frozenset(
+    (
+        *("capitalize", "casefold", "count", "endswith", "find", "index", "isalnum", "isalpha"),
+        *("isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric"),
+        *("isprintable", "isspace", "istitle", "isupper", "join", "lower", "lstrip", "partition"),
+        *("removeprefix", "removesuffix", "replace", "rfind", "rindex", "rpartition", "rsplit"),
+        *("rstrip", "split", "splitlines", "startswith", "strip", "swapcase", "title", "upper"),
+    )
 )
 _FILTERS = frozenset(
     (
-        *(
-            "abs",
-            "capitalize",
-            "count",
-            "d",
-            "default",
-            "dictsort",
-            "e",
-            "escape",
-            "first",
-            "float",
-        ),
-        *("groupby", "int", "items", "last", "length", "list", "lower", "map", "max", "min"),
-        *("reject", "rejectattr", "reverse", "round", "safe", "select", "selectattr", "sort"),
-        *("string", "sum", "title", "trim", "truncate", "unique", "upper"),
+        *("abs", "capitalize", "count", "d", "default", "dictsort", "e", "escape", "first"),
+        *("float", "groupby", "int", "items", "last", "length", "list", "lower", "map", "max"),
+        *("min", "reject", "rejectattr", "reverse", "select", "selectattr", "sort", "title"),
+        *("truncate", "unique", "upper"),
     )
 )
-
-
-class _Budget:
-    """Counts steps and characters of one rendering."""
-
-    def __init__(self, error: type[Exception]):
-        self.error, self.steps, self.characters = error, _STEPS, _TEXT
-
-    def step(self) -> None:
-        self.steps -= 1
-        if self.steps < 0:
-            raise self.error(f"more than {_STEPS} iterations")
-
-    def bounded(self, value: Any) -> Any:
-        self.check(len(value) if isinstance(value, str | list | tuple) else 0)
-        return value
-
-    def check(self, size: int) -> None:
-        if size > _TEXT:
-            raise self.error(f"a value of {size} characters, more than {_TEXT}")
-
-    def written(self, value: Any) -> Any:
-        self.characters -= len(value if isinstance(value, str) else str(value))
-        if self.characters < 0:
-            raise self.error(f"more than {_TEXT} characters of text")
-        return value
-
-    def concatenated(self, *values: Any) -> str:
-        texts = [str(value) for value in values]
-        self.check(sum(map(len, texts)))
-        return "".join(texts)
-
-    def joined(self, values: Iterable, d: str = "", attribute: str | int | None = None) -> str:
-        """Joins values; the filter "join"."""
-        if attribute is not None:
-            values = [value[attribute] for value in values]
-        texts = [str(value) for value in values]
-        self.check(sum(map(len, texts)) + len(str(d)) * len(texts))
-        return str(d).join(texts)
-
-    def replaced(self, text: str, old: str, new: str, count: int = -1) -> str:
-        """Replaces parts of a text; the filter and the method "replace"."""
-        text, old, new = str(text), str(old), str(new)
-        self.check(len(text) + text.count(old) * len(new))
-        return text.replace(old, new, -1 if count is None else count)
-
-    def indented(
-        self, text: str, width: int | str = 4, first: bool = False, blank: bool = False
-    ) -> str:
-        """Indents lines; the filter "indent"."""
-        space = width if isinstance(width, str) else " " * min(width, _INDENT)
-        self.check(len(text) + len(space) * (text.count("\n") + 1))
-        lines = text.split("\n")
-        rest = [space + line if line or blank else line for line in lines[1:]]
-        return "\n".join([(space if first else "") + lines[0], *rest])
-
-    def computed(self, operator: str, left: Any, right: Any, compute: Callable[[], Any]) -> Any:
-        """Checks the size of the result of an operator, and computes the result."""
-        texts = [v for v in (left, right) if isinstance(v, str | list | tuple)]
-        if operator == "+":
-            self.check(sum(map(len, texts)))
-        elif texts and operator == "%":
-            raise self.error("formats a string with %, which has no limit. Use ~ to join texts")
-        elif texts and operator == "*":
-            factor = right if texts[0] is left else left
-            if isinstance(factor, int) and factor > _ITEMS:
-                raise self.error(f"repeats a value {factor} times, more than {_ITEMS}")
-            self.check(len(texts[0]) * (factor if isinstance(factor, int) else 0))
-        elif not texts and max(_bits(left), _bits(right)) > (16 if operator == "**" else 4096):
-            raise self.error("computes with integers that are too large")
-        return compute()
-
-
-def _bits(value: Any) -> int:
-    return value.bit_length() if isinstance(value, int) else 0
+# filters that read no more than one item of a list, and return an item
+_CHEAP = frozenset(("count", "d", "default", "first", "items", "last", "length"))
+# how often a filter reads each item
+_READS = types.MappingProxyType({"sort": 24, "dictsort": 24, "groupby": 24, "unique": 4})
+# characters that are read in the time of a call
+_CALL = 512
+# arguments that Jinja adds to calls in loops and blocks
+_SCOPES = frozenset(("_loop_vars", "_block_vars"))
+# bytes of an item for each character of a text
+_CHARACTER = 128
 
 
 @functools.lru_cache(maxsize=16)
 def _compiled(source: str, begin: str, end: str) -> Any:
-    """Returns the compiled template, whose loops, assignments and outputs report to a `_Budget`."""
+    """Returns the compiled template, which reports loops, values and outputs to a `Budget`."""
     import jinja2.ext
     from jinja2 import nodes
 
@@ -137,35 +71,62 @@ def _compiled(source: str, begin: str, end: str) -> Any:
             mark = [nodes.Output([nodes.TemplateData(m)], lineno=line) for m in (begin, end)]
             return [mark[0], *body, mark[1]]
 
-    environment = _sandbox().overlay(extensions=(Generation, jinja2.ext.loopcontrols))
-    tree = environment.parse(source)
-
     def call(name: str, *values: Any) -> Any:
-        function = nodes.EnvironmentAttribute(name)
-        made = nodes.Call(function, list(values), [], None, None)
-        return made.set_lineno(values[0].lineno if values else 1)
+        made = nodes.Call(nodes.EnvironmentAttribute(name), list(values), [], None, None)
+        return made.set_lineno(values[0].lineno)
 
-    for loop in list(tree.find_all((nodes.For, nodes.Macro, nodes.CallBlock))):
-        loop.body.insert(0, nodes.ExprStmt(call("step")))
-    for assignment in list(tree.find_all(nodes.Assign)):
-        assignment.node = call("bounded", assignment.node)
-    for output in list(tree.find_all(nodes.Output)):
-        output.nodes = [
-            node if isinstance(node, nodes.TemplateData) else call("written", node)
-            for node in output.nodes
-        ]
-    for join in list(tree.find_all(nodes.Concat)):
-        # `a ~ b` doubles a text in a loop
-        join.nodes = [call("concatenated", *join.nodes)]
+    def metered(node: Any) -> Any:
+        """Inserts calls of the budget."""
+        for field, value in node.iter_fields():
+            if isinstance(value, nodes.Node):
+                setattr(node, field, metered(value))
+            elif isinstance(value, list):
+                parts = [metered(v) if isinstance(v, nodes.Node) else v for v in value]
+                setattr(node, field, parts)
+        if isinstance(node, nodes.For | nodes.Macro | nodes.CallBlock):
+            # a call takes longer than an iteration
+            count = nodes.Const(1 if isinstance(node, nodes.For) else 4, lineno=node.lineno)
+            node.body.insert(0, nodes.ExprStmt(call("step", count)))
+        elif isinstance(node, nodes.Assign):
+            node.node = call("kept", node.node)
+        elif isinstance(node, nodes.Output):
+            texts = (nodes.TemplateData,)
+            node.nodes = [
+                call("written", nodes.Const(n.data, lineno=n.lineno) if isinstance(n, texts) else n)
+                for n in node.nodes
+            ]
+        elif isinstance(node, nodes.Concat):
+            return call("concatenated", *node.nodes)
+        elif isinstance(node, nodes.Compare):
+            node.expr = call("weighed", node.expr)
+            for operand in node.ops:
+                operand.expr = call("weighed", operand.expr)
+        elif isinstance(node, nodes.ScopedEvalContextModifier):
+            raise jinja2.TemplateSyntaxError("{% autoescape %} is not supported", node.lineno)
+        elif isinstance(node, nodes.List | nodes.Tuple | nodes.Dict):
+            # a tuple may also be the target of an assignment
+            return call("made", node) if getattr(node, "ctx", "load") == "load" else node
+        elif isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice):
+            return call("made", node)
+        return node
+
+    environment = _sandbox({}).overlay(
+        extensions=(Generation, jinja2.ext.loopcontrols), optimized=False
+    )
+    tokens = environment.lexer.tokeniter(source, None)
+    if next(itertools.islice(tokens, _TOKENS, None), None) is not None:
+        raise jinja2.TemplateSyntaxError(f"more than {_TOKENS} names, operators and texts", 1)
+    tree = metered(environment.parse(source))
     tree.set_lineno(1)  # for inserted nodes, which have no line
     tree.set_environment(environment)
     return environment.compile(tree, filename="<chat template>")
 
 
-def _sandbox() -> Any:
-    """Returns an environment with Jinja's immutable sandbox and a new `_Budget`."""
+def _sandbox(variables: Mapping[str, Any]) -> Any:
+    """Returns an environment with Jinja's immutable sandbox and a new `Budget`."""
     try:
         import jinja2
+        from jinja2.runtime import Macro
         from jinja2.sandbox import ImmutableSandboxedEnvironment
     except ImportError as error:
         raise missing_package("A chat template", "jinja2", error) from error
@@ -178,37 +139,104 @@ def _sandbox() -> Any:
             return budget.computed(operator, left, right, compute)
 
         def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-            if isinstance(obj, str) and attr in _REFUSED_METHODS:
+            if isinstance(obj, str):
+                return attr in _METHODS
+            if isinstance(obj, int | float | complex | bytes) or attr == "fromkeys":
                 return False
             return super().is_safe_attribute(obj, attr, value)
 
         def call(self, context: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-            text, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
-            if isinstance(text, str) and name == "replace":
-                return budget.replaced(text, *args)
-            if isinstance(text, str) and name == "join":
-                (values,) = args
-                return budget.joined(values, text)
+            owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
+            if owner is budget and not kwargs.keys() - _SCOPES:
+                return function(*args)
+            if isinstance(owner, str):
+                options = {k: v for k, v in kwargs.items() if k not in _SCOPES}
+                return budget.method(owner, name, *args, **options)
+            if isinstance(owner, list | tuple):
+                budget.weighed(owner)
             base: Any = super()  # Any: type checkers reject the parameter names of Jinja
-            return base.call(context, function, *args, **kwargs)
+            result = base.call(context, function, *args, **kwargs)
+            # a dictionary returns its items; the text of a macro is counted when it is joined
+            is_new = not isinstance(owner, Mapping) and not isinstance(function, Macro)
+            return budget.made(result) if is_new else result
 
         def wrap_str_format(self, value: Any) -> None:
             return None  # disables `format`, whose widths are unlimited
 
-    budget = _Budget(jinja2.TemplateRuntimeError)
+    budget = Budget(jinja2.TemplateRuntimeError, variables)
     environment: Any = Sandbox(trim_blocks=True, lstrip_blocks=True)
-    environment.filters = {k: v for k, v in environment.filters.items() if k in _FILTERS}
+    filters = {name: environment.filters[name] for name in _FILTERS}
+    filters |= {
+        "round": functools.partial(_rounded, environment.filters["round"]),
+        "sum": _flat_or_sum(budget, environment.filters["sum"]),
+        "trim": functools.partial(_trimmed, budget),
+    }
+    environment.filters = {name: _metered(budget, name, f) for name, f in filters.items()}
     environment.filters |= {
-        "tojson": _tojson,
-        "join": budget.joined,
+        "tojson": functools.partial(_tojson, budget),
+        "join": functools.partial(_joined, budget),
         "replace": budget.replaced,
         "indent": budget.indented,
+        "string": budget.text,
+        "safe": budget.text,
     }
+    environment.tests = {n: _metered(budget, n, f) for n, f in environment.tests.items()}
     environment.globals.pop("lipsum")  # returns text of unlimited length
     environment.globals |= {"strftime_now": _strftime_now, "raise_exception": _rejection}
-    for name in ("step", "bounded", "written", "concatenated"):
+    environment.concat = budget.joined
+    for name in ("step", "made", "kept", "written", "concatenated", "weighed"):
         setattr(environment, name, getattr(budget, name))
     return environment
+
+
+def _metered(budget: Budget, name: str, function: Callable) -> Callable:
+    """Returns a filter or test that counts what it reads and makes, and keeps the origins of texts."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        given = [*args, *options.values()]
+        if name in _CHEAP:
+            return function(*args, **options)
+        texts = [value for value in given if isinstance(value, str)]
+        extents = [budget.extent(value) for value in given]
+        budget.read(_CALL + _READS.get(name, 1) * sum(extent.size for extent in extents))
+        if name in ("list", "map", "sort", "title", "unique"):
+            budget.check(_CHARACTER * max(map(len, texts), default=0))
+        result = function(*args, **options)
+        if any(result is value for value in given):
+            return result
+        if isinstance(result, str):
+            inside = [
+                e.origin for e, v in zip(extents, given, strict=True) if not isinstance(v, str)
+            ]
+            result = retraced(trace(result, max(inside, default=0)), texts)
+        return budget.made(result)
+
+    return call
+
+
+def _flat_or_sum(budget: Budget, do_sum: Callable) -> Callable:
+    """Returns the filter "sum"; adding lists one by one copies each of them many times."""
+
+    @functools.wraps(do_sum)
+    def total(environment: Any, values: Any, attribute: Any = None, start: Any = 0) -> Any:
+        if isinstance(start, list | tuple):
+            values = list(values)
+            budget.read(len(values) * budget.extent(values).size)
+        return do_sum(environment, values, attribute, start)
+
+    return total
+
+
+def _rounded(do_round: Callable, value: Any, precision: int = 0, method: str = "common") -> Any:
+    """Rounds a number; the filter "round"."""
+    if abs(precision) > _DIGITS:
+        raise ValueError(f"rounds to {precision} digits, more than {_DIGITS}")
+    return do_round(value, precision, method)
+
+
+def _trimmed(budget: Budget, value: Any, chars: str | None = None) -> str:
+    return budget.method(budget.text(value), "strip", chars)
 
 
 class _RejectedError(Exception):
@@ -219,7 +247,15 @@ def _rejection(message: object) -> None:
     raise _RejectedError(str(message)[:1000])
 
 
+def _joined(budget: Budget, values: Any, d: Any = "", attribute: Any = None) -> str:
+    """Joins values; the filter "join"."""
+    budget.weighed(values)
+    budget.check(_CHARACTER * (len(values) if isinstance(values, str) else 0))
+    return budget.joined(values if attribute is None else [v[attribute] for v in values], d)
+
+
 def _tojson(
+    budget: Budget,
     value: Any,
     ensure_ascii: bool = False,
     indent: int | None = None,
@@ -227,10 +263,18 @@ def _tojson(
     sort_keys: bool = False,
 ) -> str:
     # Jinja's own filter escapes HTML; models are trained on JSON without these escapes
-    indent = None if indent is None else min(int(indent), _INDENT)
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    encoder = json.JSONEncoder(
+        ensure_ascii=ensure_ascii,
+        indent=None if indent is None else min(int(indent), _INDENT),
+        separators=separators,
+        sort_keys=sort_keys,
     )
+    parts, size = [], 0
+    for part in encoder.iterencode(value):
+        size += len(part)
+        budget.check(size)
+        parts.append(str.__str__(part))
+    return budget.made(trace("".join(parts), budget.extent(value).origin))
 
 
 def _strftime_now(form: str) -> str:
@@ -261,8 +305,8 @@ def render(source: str, variables: Mapping[str, Any], begin: str, end: str) -> s
             f"The chat template has {len(source)} characters, expected at most {_SOURCE}. The file is "
             "damaged or crafted; pass template=..."
         )
-    environment = _sandbox()
     try:
+        environment = _sandbox(variables)
         code = _compiled(source, begin, end)
         template = environment.template_class.from_code(environment, code, environment.globals)
         return template.render(**variables)

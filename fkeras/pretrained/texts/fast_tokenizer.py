@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,8 +15,11 @@ from fkeras.pretrained.vocabularies.tokenizer_parts import ENDS
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.strict_json import parse
 
-# resource limit: factor by which replacements may lengthen a text
-_GROWTH = 1 << 12
+# resource limits: factor by which normalizer, decoder or post-processor may lengthen a text, and characters
+# of a word whose parts WordPiece all tries
+_GROWTH = 1 << 8
+_WORD = 1000
+_CHARSMAP = "precompiled_charsmap"
 
 
 def open_tokenizer(text: str, member: str) -> Any:
@@ -32,6 +36,9 @@ def open_tokenizer(text: str, member: str) -> Any:
         import tokenizers
     except ImportError as error:
         raise missing_package("Tokenizer", "tokenizers", error) from error
+    # the package ends the process for a wrong length; keys may be written with escapes
+    if _CHARSMAP in text or "\\u00" in text:
+        _check_charsmaps(parse(text, member=member), member)
     with guarded("expected a tokenizer of the package tokenizers", member):
         fast = tokenizers.Tokenizer.from_str(text)
         # callers pad and truncate; the padding in an untrusted file may be huge
@@ -49,14 +56,49 @@ def open_tokenizer(text: str, member: str) -> Any:
             fast.decoder = tokenizers.decoders.Sequence([fast.decoder, *words])
     if max(ids, default=0) >= 1 << 31:
         raise FileError("expected ids below 2**31, received larger ids.", member=member)
-    for part in (fast.normalizer, fast.decoder):
+    for part in (fast.normalizer, fast.decoder, fast.post_processor):
         if part is not None and _growth(parse(part.__getstate__())) > _GROWTH:
             raise FileError(
-                f"replaces characters by texts that are more than {_GROWTH} times longer. The "
+                f"replaces texts by texts that are more than {_GROWTH} times longer. The "
                 "file is damaged or crafted.",
                 member=member,
             )
+    longest = getattr(fast.model, "max_input_chars_per_word", 0)
+    if longest > _WORD:
+        raise FileError(
+            f"expected max_input_chars_per_word of at most {_WORD}, received {longest}: the time grows "
+            "with the square. The usual value is 100.",
+            member=member,
+        )
+    if getattr(fast.model, "dropout", None):
+        warnings.warn(
+            f"Tokenizer: the BPE model has dropout={fast.model.dropout}, which makes ids random. The dropout "
+            "is ignored; remove it from tokenizer.json.",
+            stacklevel=2,
+        )
+        fast.model.dropout = None
     return fast
+
+
+def _check_charsmaps(state: Any, member: str) -> None:
+    """Checks the length at the start of each table of replacements."""
+    if isinstance(state, Mapping):
+        table = state.get(_CHARSMAP)
+        if isinstance(table, str):
+            start, size = (
+                base64.b64decode(table[:8] + "=" * (-len(table[:8]) % 4)),
+                3 * len(table) // 4,
+            )
+            length = int.from_bytes(start[:4], "little")
+            if len(start) < 4 or length > size - 4 or length % 4:
+                raise FileError(
+                    f"expected a charsmap with the length of its search tree, received the length {length} in "
+                    f"{size} bytes. The file is damaged or crafted.",
+                    member=member,
+                )
+        state = list(state.values())
+    for part in state if isinstance(state, list) else ():
+        _check_charsmaps(part, member)
 
 
 def _growth(state: Any) -> float:
@@ -67,12 +109,20 @@ def _growth(state: Any) -> float:
         return 1.0
     if state.get("type") == "Replace":
         return max(1.0, float(len(str(state.get("content", "")))))
+    if state.get("type") == "Prepend":
+        return max(1.0, float(len(str(state.get("prepend", "")))))
+    if state.get("type") == "TemplateProcessing":
+        added = {name: len(token["ids"]) for name, token in state["special_tokens"].items()}
+        pieces = [*state["single"], *state["pair"]]
+        # a piece is the text, or the ids of a token
+        return float(sum(added.get(p.get("SpecialToken", {}).get("id"), 1) for p in pieces))
     if state.get("type") == "Precompiled":
         table = base64.b64decode(str(state.get("precompiled_charsmap", "")))
         # the replacements follow a search tree, whose size comes first; a zero ends each replacement
         texts = table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")
         return max(1.0, float(max(map(len, texts))))
-    return _growth(state.get("normalizers", state.get("decoders")))
+    parts = ("normalizers", "decoders", "processors")
+    return _growth(next((state[name] for name in parts if name in state), None))
 
 
 @contextlib.contextmanager

@@ -21,7 +21,8 @@ from fkeras.engine.messages.errors import describe_value, suggest
 from fkeras.engine.values.annotations import Leaf
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.pretrained.texts.chat import render
-from fkeras.pretrained.texts.delimiters import DelimitedText, free_delimiters, split_tokens
+from fkeras.pretrained.texts.control_tokens import encodings_without
+from fkeras.pretrained.texts.delimiters import DelimitedText, free_delimiters
 from fkeras.pretrained.texts.fast_tokenizer import guarded, open_tokenizer
 from fkeras.pretrained.texts.tokenizer_files import (
     FILES,
@@ -31,6 +32,7 @@ from fkeras.pretrained.texts.tokenizer_files import (
     TEMPLATE,
     read_tokenizer,
 )
+from fkeras.pretrained.texts.traced_text import ANSWER, USER, trace
 from fkeras.pretrained.vocabularies.gguf_tokenizer import tokenizer_files
 from fkeras.pretrained.vocabularies.vocabulary_folder import CONFIG, SPECIAL, special_config
 from fkeras.saving.containers.errors import FileError
@@ -306,8 +308,8 @@ class Tokenizer:
         Args:
             text: any text.
             special_tokens: whether a special token in the text, such as "<|im_end|>", becomes its id.
-                Pass False for untrusted text: each special token is split after its first character,
-                and encoded as ordinary text.
+                Pass False for untrusted text: each special token, also if the tokenizer normalizes the
+                text to the token, is split after its first character, and encoded as ordinary text.
             add_special_tokens: whether to add the special tokens that the files configure, such as the
                 BOS token. The BOS token is not added to a text that starts with the BOS token.
 
@@ -327,9 +329,8 @@ class Tokenizer:
                 f"Tokenizer.encode: expected a text, received {describe_value(text)}. Encode the "
                 "texts of a list one by one."
             )
-        delimiter = "" if special_tokens else free_delimiters(text, 1)[0]
-        delimited = text if special_tokens else split_tokens(text, delimiter, self._special)
-        encodings = self._encodings(delimited, delimiter)
+        traced = text if special_tokens else trace(text, USER)
+        encodings = [encoding for _, encoding in self._encodings(traced, {USER: self._special})]
         raw = type(encodings[0]).merge(encodings)
         if not add_special_tokens:
             return raw.ids
@@ -397,8 +398,8 @@ class Tokenizer:
     ) -> list[int]:
         """Returns the ids of a conversation that the chat template renders.
 
-        Only the template adds the BOS token. Special tokens in messages, tools and documents are encoded
-        as ordinary text. Answers of the assistant keep added tokens that the files do not mark as
+        Only the template adds the BOS token. Special tokens with characters of messages, tools or documents
+        are encoded as ordinary text, also if the template joins, strips or lowers their parts. Answers of the assistant keep added tokens that the files do not mark as
         special, such as "<think>".
 
         Args:
@@ -428,8 +429,8 @@ class Tokenizer:
             [2, 0]
         """
         values = {"tools": tools, "documents": documents, **variables}
-        text = self._chat_text(messages, values, add_generation_prompt, template)
-        return self._ids_and_offsets(text.without_answers, text.split)[0]
+        text, control = self._chat_text(messages, values, add_generation_prompt, template)
+        return [i for _, encoding in self._encodings(text.plain, control) for i in encoding.ids]
 
     def chat_answers(
         self,
@@ -472,11 +473,14 @@ class Tokenizer:
             Answers(ids=[0, 2, 1, 2], mask=[False, False, False, True])
         """
         values = {"tools": tools, "documents": documents, **variables}
-        text = self._chat_text(messages, values, False, template)
+        text, control = self._chat_text(messages, values, False, template)
         spans = text.spans()
         if not spans:
             spans = self._answer_spans(messages, values, template, text)
-        ids, offsets = self._ids_and_offsets(text.without_answers, text.split)
+        ids, offsets = [], []
+        for start, encoding in self._encodings(text.plain, control):
+            ids += encoding.ids
+            offsets += [(start + begin, start + end) for begin, end in encoding.offsets]
         mask = [
             any(
                 (begin < stop and end > start) or start <= begin == end < stop
@@ -495,8 +499,8 @@ class Tokenizer:
         for number, message in enumerate(messages):
             if message["role"] != "assistant":
                 continue
-            prompt = self._chat_text(messages[:number], values, True, template).plain
-            answered = self._chat_text(messages[: number + 1], values, False, template).plain
+            prompt = self._chat_text(messages[:number], values, True, template)[0].plain
+            answered = self._chat_text(messages[: number + 1], values, False, template)[0].plain
             if not full.startswith(answered) or not answered.startswith(prompt):
                 raise ValueError(
                     "Tokenizer.chat_answers: the chat template writes earlier messages differently "
@@ -512,7 +516,8 @@ class Tokenizer:
         values: Mapping[str, Any],
         prompt: bool,
         template: str | None,
-    ) -> DelimitedText:
+    ) -> tuple[DelimitedText, Mapping[int, frozenset[int]]]:
+        """Returns the text of a conversation, and the ids that texts of each origin must not become."""
         source = self._template(template, bool(values.get("tools")))
         if isinstance(messages, str | Mapping) or not all(
             isinstance(m, Mapping) and isinstance(m.get("role"), str) for m in messages
@@ -521,27 +526,21 @@ class Tokenizer:
                 "Tokenizer.chat: expected a list of dictionaries with a role, received "
                 f"{describe_value(messages)}. Write [{{'role': 'user', 'content': 'text'}}]."
             )
-        split, begin, end = free_delimiters((source, messages, values), 3)
+        begin, end = free_delimiters((source, messages, values), 2)
         # added tokens in the template delimit messages, even if the files do not mark them as special
-        special = self._special | {
-            token
-            for token in self._added
+        written = {
+            number
+            for number, token in self._added.items()
             if len(token) > 1 and not token.isspace() and token in source
         }
-
         values = {
             **self._named,
-            **{
-                k: split_tokens(v, split, special) if k in ("tools", "documents") else v
-                for k, v in values.items()
-            },
-            "messages": [
-                split_tokens(m, split, self._special if m["role"] == "assistant" else special)
-                for m in messages
-            ],
+            **{k: trace(v, USER) if k in ("tools", "documents") else v for k, v in values.items()},
+            "messages": [trace(m, ANSWER if m["role"] == "assistant" else USER) for m in messages],
             "add_generation_prompt": prompt,
         }
-        return DelimitedText(render(source, values, begin, end), split, begin, end)
+        control = {ANSWER: self._special, USER: self._special | written}
+        return DelimitedText(render(source, values, begin, end), begin, end), control
 
     def _template(self, template: str | None, has_tools: bool) -> str:
         if template is not None and template not in self.templates:
@@ -565,18 +564,24 @@ class Tokenizer:
     # -- special tokens -----------------------------------------------------------------------
 
     @functools.cached_property
-    def _added(self) -> frozenset[str]:
-        return frozenset(t.content for t in self._fast.get_added_tokens_decoder().values())
+    def _added(self) -> Mapping[int, str]:
+        return {n: t.content for n, t in self._fast.get_added_tokens_decoder().items()}
 
     @functools.cached_property
-    def _special(self) -> frozenset[str]:
+    def _special(self) -> frozenset[int]:
         decoder = self._fast.get_added_tokens_decoder()
-        return frozenset(t.content for t in decoder.values() if t.special) | frozenset(
-            token for token in self._named.values() if len(token) > 1
-        )
+        named = [self._fast.token_to_id(t) for t in self._named.values() if len(t) > 1]
+        return frozenset({n for n, t in decoder.items() if t.special} | {*named} - {None})
 
-    def _encodings(self, text: str, delimiter: str) -> list[Any]:
-        """Returns the encodings of the parts of a text between delimiters."""
+    @functools.cached_property
+    def _unknown(self) -> int | None:
+        """The id of characters that the vocabulary lacks."""
+        model = self._json(MODEL).get("model", {})
+        token = model.get("unk_token")
+        return model.get("unk_id") if token is None else self._fast.token_to_id(token)
+
+    def _encodings(self, text: str, control: Mapping[int, frozenset[int]]) -> list[tuple[int, Any]]:
+        """Returns the encodings of the parts of a text; see `encodings_without`."""
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
@@ -584,17 +589,4 @@ class Tokenizer:
                 f"Tokenizer.encode: expected Unicode, received half a character (a surrogate) at "
                 f"{error.start}. Read the text with errors='replace'."
             ) from None
-        with guarded("Tokenizer.encode"):
-            parts = [part for part in text.split(delimiter) if part] if delimiter else [text]
-            return [self._fast.encode(part, add_special_tokens=False) for part in parts or [""]]
-
-    def _ids_and_offsets(
-        self, text: str, delimiter: str
-    ) -> tuple[list[int], list[tuple[int, int]]]:
-        ids, offsets, position = [], [], 0
-        lengths = [len(part) for part in text.split(delimiter) if part] or [0]
-        for encoding, length in zip(self._encodings(text, delimiter), lengths, strict=True):
-            ids += encoding.ids
-            offsets += [(position + begin, position + end) for begin, end in encoding.offsets]
-            position += length
-        return ids, offsets
+        return encodings_without(self._fast, text, control, lambda: self._unknown)

@@ -134,7 +134,7 @@ def _entry(
     dtype_name = field(entry, "dtype", str, **place)
     shape = field(entry, "shape", list, **place)
     offsets = field(entry, "data_offsets", list, **place)
-    dtype = next((np.dtype(kind) for key, kind in _DTYPES if key == dtype_name), None)
+    dtype = named_dtype(dtype_name)
     if dtype is None:
         raise FileError(
             f"expected a dtype among {', '.join(key for key, _ in _DTYPES)}, received "
@@ -213,6 +213,16 @@ def dtype_name(dtype: np.dtype) -> str | None:
     """
     native = dtype.newbyteorder("=")
     return next((name for name, kind in _DTYPES if np.dtype(kind) == native), None)
+
+
+def named_dtype(name: str) -> np.dtype | None:
+    """Returns the dtype with a name of the format, or None: the inverse of `dtype_name`.
+
+    Example:
+        >>> named_dtype("F32")
+        dtype('float32')
+    """
+    return next((np.dtype(kind) for key, kind in _DTYPES if key == name), None)
 
 
 def in_order(dtypes: Mapping[str, str]) -> dict[str, str]:

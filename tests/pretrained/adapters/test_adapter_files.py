@@ -220,6 +220,16 @@ def changed(folder, tmp_path, change=None, tensors=None):
         ({"ensure_weight_tying": True}, "'ensure_weight_tying' has the value"),
         ({"new_switch": True}, "'new_switch' has the value True"),
         ({"target_modules": ["q_proj", "up_proj"]}, "has no adapter of these modules"),
+        ({"target_modules": "nothing.*"}, "adapters of .*q_proj.*leave out"),
+        ({"target_modules": []}, "adapters of .*q_proj.*leave out"),
+        ({"exclude_modules": ["q_proj"]}, "adapters of .*0.self_attn.q_proj.*leave out"),
+        ({"exclude_modules": r".*\.0\..*q_proj"}, "adapters of .*0.self_attn.q_proj, which"),
+        ({"exclude_modules": "(a+)+$"}, "backtrack catastrophically"),
+        ({"layers_to_transform": [0]}, "adapters of .*1.self_attn.*leave out"),
+        ({"layers_to_transform": 0, "layers_pattern": "layers"}, "adapters of .*1.self_attn"),
+        ({"layers_to_transform": [0, 1, 2, 3], "layers_pattern": ["h"]}, "adapters of .*0.self"),
+        ({"layers_to_transform": ["0"]}, "the indices of layers_to_transform"),
+        ({"layers_to_transform": [0], "target_modules": ".*proj"}, "layers_to_transform has no"),
         ({"target_modules": "(a+)+$"}, "backtrack catastrophically"),
         ({"rank_pattern": {"(a|a)*$": 3}}, "backtrack catastrophically"),
         ({"rank_pattern": {"q_proj": "3"}}, "the rank of 'q_proj'"),
@@ -232,6 +242,30 @@ def changed(folder, tmp_path, change=None, tensors=None):
 def test_configurations_that_are_rejected(change, message, llama, tmp_path):
     folder = changed("lora", tmp_path, change)
     with pytest.raises((FileError, ValueError), match=message):
+        fk.pretrained.load_adapter(folder, llama.model, llama.config)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"exclude_modules": ["lm_head"]},
+        {"layers_to_transform": [0, 1, 2, 3]},
+        {"layers_to_transform": [0, 1, 2, 3], "layers_pattern": ["h", "layers"]},
+    ],
+)
+def test_options_that_keep_all_modules_of_the_file(change, llama, tmp_path):
+    model = fk.pretrained.load_adapter(DATA / "peft" / "lora", llama.model, llama.config)
+    folder = changed("lora", tmp_path, change)
+    assert fk.pretrained.load_adapter(folder, llama.model, llama.config) == model
+
+
+def test_factors_that_are_not_finite_are_reported(llama, tmp_path):
+    def broken(arrays):
+        next(array for name, array in arrays.items() if "q_proj.lora_A" in name)[0, 0] = np.nan
+        return arrays
+
+    folder = changed("lora", tmp_path, tensors=broken)
+    with pytest.warns(UserWarning, match=r"1 array holds NaN or infinite numbers: .*q_proj.lora_A"):
         fk.pretrained.load_adapter(folder, llama.model, llama.config)
 
 

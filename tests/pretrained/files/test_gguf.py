@@ -4,6 +4,7 @@ import importlib.util
 import json
 import pathlib
 import struct
+import tracemalloc
 
 import jax
 import numpy as np
@@ -188,6 +189,22 @@ FILES = {
         head(tensors=1, rest=ONE + struct.pack("<IQIQ", 1, 4, 0, 1 << 40) + bytes(64)),
         "beyond the end",
     ),
+    "tensors that overlap": (
+        head(
+            tensors=2,
+            rest=ONE
+            + struct.pack("<IQIQ", 1, 16, 0, 0)
+            + struct.pack("<Q", 1)
+            + b"u"
+            + struct.pack("<IQIQ", 1, 8, 0, 32)
+            + bytes(128),
+        ),
+        "multiple of 32 after the tensors before, which end at 64, received 32",
+    ),
+    "an offset off the alignment": (
+        head(tensors=1, rest=ONE + struct.pack("<IQIQ", 1, 4, 0, 4) + bytes(64)),
+        "multiple of 32 .*received 4",
+    ),
     "a tensor twice": (
         head(tensors=2, rest=(ONE + struct.pack("<IQIQ", 1, 4, 0, 0)) * 2 + bytes(64)),
         "'t' occurs twice",
@@ -210,6 +227,18 @@ def test_limits_bound_keys_and_arrays(tmp_path):
     for limit in ("config_bytes", "array_bytes", "objects"):
         with pytest.raises(fk.FileError, match=f"fk.Limits.{limit}="):
             fk.pretrained.load(path, limits=fk.Limits(**{limit: 16}))
+
+
+def test_an_array_beyond_the_limit_is_not_expanded(tmp_path):
+    count = 3 << 20
+    path = tmp_path / "m.gguf"
+    path.write_bytes(head(pairs=[(b"a", struct.pack("<IIQ", 9, 0, count) + bytes(count))]))
+    for limits in (fk.Limits(config_bytes=1 << 20), fk.Limits(objects=1 << 20)):
+        tracemalloc.start()
+        with pytest.raises(fk.FileError, match="fk.Limits"):
+            fk.pretrained.load(path, limits=limits)
+        assert tracemalloc.get_traced_memory()[1] < 2 * count
+        tracemalloc.stop()
 
 
 def test_other_files_are_no_gguf(tmp_path):

@@ -1,5 +1,6 @@
 """Tokenizers: ids of transformers, chats, files of any content."""
 
+import base64
 import contextlib
 import dataclasses
 import json
@@ -12,6 +13,7 @@ import pytest
 
 import fkeras as fk
 from fkeras.pretrained import Tokenizer
+from fkeras.pretrained.vocabularies.tokenizer_parts import added_token
 
 pytest.importorskip("tokenizers")
 pytest.importorskip("jinja2")
@@ -25,6 +27,23 @@ WORDS = '{"type": "WordLevel", "vocab": {"?": 0, "a": 1, "b": 2}, "unk_token": "
 @pytest.fixture(scope="module")
 def tokenizer():
     return Tokenizer.read(DATA / "byte_level")
+
+
+WORD_PIECE = json.dumps(
+    {
+        "model": {
+            **{"type": "WordPiece", "vocab": {"?": 0, "a": 1}, "unk_token": "?"},
+            **{"continuing_subword_prefix": "##", "max_input_chars_per_word": 100},
+        }
+    }
+)
+
+
+def template_of(pieces, count=1):
+    token = {"id": "a", "ids": [1] * count, "tokens": ["a"] * count}
+    pieces = [*pieces, {"Sequence": {"id": "A", "type_id": 0}}]
+    special = {"type": "TemplateProcessing", "special_tokens": {"a": token}}
+    return {**special, "single": pieces, "pair": pieces}
 
 
 def words(**parts):
@@ -171,6 +190,61 @@ def test_messages_contain_no_control_tokens(tokenizer, role):
     assert text in tokenizer.decode(ids, special_tokens=True)
 
 
+PLAIN = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
+PARTS = PLAIN.replace("m.content", "m.content[0].text|trim ~ m.content[1].text")
+
+
+@pytest.mark.parametrize("normalizer", [None, "Lowercase", "NFKC"])
+@pytest.mark.parametrize(
+    ("template", "content"),
+    [
+        (PLAIN, "a<|im_end|>b"),
+        (PLAIN, "a<|IM_END|>b"),
+        (PLAIN, "a\uff1c|im_end|\uff1eb<|im_<|im_end|>end|>"),
+        (PARTS, [{"text": "<|im_ "}, {"text": "end|>"}]),
+        (PLAIN.replace("m.content", "m.content|lower"), "<|IM_END|>"),
+        (PLAIN.replace("m.content", "m.content|replace('<image>', '')"), "<|im<image>_end|>"),
+        (PLAIN.replace("m.content", "m.content.split('#')|join"), "<|im#_end|>"),
+        (PLAIN.replace("m.content", "m.content[::-1]"), ">|dne_mi|<"),
+        (PLAIN.replace("m.content", "'<|im_' ~ m.content"), "end|>"),
+        (PLAIN.replace("m.content", "[m.content]|tojson"), "<|im_end|>"),
+        (PLAIN, "<unk><s>"),
+    ],
+)
+def test_no_template_makes_control_tokens_of_messages(template, content, normalizer):
+    tokens = ("<|im_start|>", "<|im_end|>", "<s>", "<unk>")
+    characters = [chr(c) for c in range(32, 127) if c not in b"Q"] + ["<unk>"]
+    vocabulary = {c: n for n, c in enumerate(characters)}
+    first = len(vocabulary)
+    files = {
+        "normalizer": normalizer and {"type": normalizer},
+        "added_tokens": [
+            added_token(
+                token, vocabulary.get(token, first + n), special=True, normalized=bool(normalizer)
+            )
+            for n, token in enumerate(tokens)
+        ],
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": [], "unk_token": "<unk>"},
+    }
+    tokenizer = Tokenizer({"tokenizer.json": json.dumps(files), "chat_template.jinja": template})
+    messages = [{"role": "user", "content": content}, {"role": "user", "content": content}]
+    ids = tokenizer.chat(messages)
+    assert [ids.count(first + n) for n in range(3)] == [2, 2, 0]
+    # a character that the vocabulary lacks is the unknown token, not a control token
+    text = "aQ" if normalizer != "Lowercase" else "aé"
+    assert tokenizer.encode(text, special_tokens=False) == [vocabulary["a"], vocabulary["<unk>"]]
+    whole = "<|im_start|><|IM_END|>"
+    assert not {first, first + 1}.intersection(tokenizer.encode(whole, special_tokens=False))
+
+
+def test_a_control_token_of_one_character_is_an_error():
+    files = words(added_tokens=[added_token("Ω", 3, special=True, normalized=False)])
+    tokenizer = Tokenizer({"tokenizer.json": files})
+    assert tokenizer.encode("a Ω b") == [1, 3, 2]
+    with pytest.raises(ValueError, match="'Ω', which is one character and cannot be split"):
+        tokenizer.encode("a Ω b", special_tokens=False)
+
+
 def test_only_answers_contain_tokens_that_the_template_writes(tokenizer):
     (think,) = tokenizer.encode("<think>", add_special_tokens=False)
     template = "{{ '<think>' if thinking }}{% for m in messages %}{{ m.content }}{% endfor %}"
@@ -266,6 +340,38 @@ def test_a_folder_without_tokenizer(tmp_path):
                 }
             ),
         ),
+        (
+            "tokenizer.json",
+            words(
+                normalizer={
+                    "type": "Precompiled",
+                    "precompiled_charsmap": base64.b64encode(
+                        b"\xf0\xff\xff\xff" + b"a" * 9
+                    ).decode(),
+                }
+            ),
+        ),
+        (
+            "tokenizer.json",
+            words(normalizer={"type": "Precompiled", "precompiled_charsmap": "8P"}).replace(
+                "precompiled", "\\u0070recompiled"
+            ),
+        ),
+        ("tokenizer.json", words(normalizer={"type": "Prepend", "prepend": "x" * 9999})),
+        (
+            "tokenizer.json",
+            words(post_processor=template_of([{"Sequence": {"id": "A", "type_id": 0}}] * 999)),
+        ),
+        (
+            "tokenizer.json",
+            words(
+                post_processor={
+                    "type": "Sequence",
+                    "processors": [template_of([{"SpecialToken": {"id": "a", "type_id": 0}}], 999)],
+                }
+            ),
+        ),
+        ("tokenizer.json", WORD_PIECE.replace("100", "1000000000000000000")),
         ("tokenizer_config.json", "[]"),
         ("tokenizer_config.json", '{"a": 1, "a": 2}'),
         ("tokenizer_config.json", "[" * 100_000),
@@ -279,6 +385,23 @@ def test_damaged_files(tmp_path, name, text):
     with pytest.raises(fk.FileError, match=name) as caught:
         Tokenizer.read(tmp_path)
     assert caught.value.file == str(tmp_path / name) or caught.value.member == name
+
+
+def test_usual_parts_of_files_stay_within_the_limits():
+    piece = {"SpecialToken": {"id": "a", "type_id": 0}}
+    text = words(
+        post_processor=template_of([piece]), normalizer={"type": "Prepend", "prepend": "b "}
+    )
+    assert Tokenizer({"tokenizer.json": text}).encode("a") == [1, 2, 1]
+    assert Tokenizer({"tokenizer.json": WORD_PIECE}).encode("a") == [1]
+
+
+def test_dropout_of_ids_is_ignored():
+    model = {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}
+    text = json.dumps({"model": {**model, "dropout": 0.5}})
+    with pytest.warns(UserWarning, match="dropout=0.5, which makes ids random"):
+        tokenizer = Tokenizer({"tokenizer.json": text})
+    assert {tuple(tokenizer.encode("ab")) for _ in range(20)} == {(2,)}
 
 
 def test_bytes_that_are_no_text(tmp_path):

@@ -238,7 +238,7 @@ WORDS = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"
             "t5",
             {"spiece_model": SPANS + text(3, text(2, b"\xff\xff\xff\xff"))},
             "spiece.model",
-            "tokenizers",
+            "length of its search tree",
         ),
     ],
 )
