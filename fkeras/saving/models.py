@@ -133,6 +133,10 @@ def load_training(
             state that does not match the weights.
         ImportError: if h5py is not installed.
 
+    Warns:
+        UserWarning: for a file without the state of its optimizer: archives of tf.keras omit the
+            state of `tf.keras.optimizers.legacy`. The run then starts at step 0.
+
     Example:
         >>> import jax, pathlib, tempfile, numpy as np, fkeras as fk
         >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2)])
