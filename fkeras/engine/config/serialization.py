@@ -192,6 +192,29 @@ def deserialize(config: Json, custom_objects: Mapping[str, Any] | None = None) -
         return cls.from_config(dict(inner or {}), custom_objects=custom_objects)
 
 
+def inner_config(config: Json, class_names: tuple[str, ...], where: str) -> Any:
+    """Returns the "config" of an object, as Keras's `to_json` writes a model, or `config` itself.
+
+    Args:
+        class_names: the classes of `where`, whose `from_config` received `config`.
+
+    Raises:
+        ValueError: for an object of another class.
+
+    Example:
+        >>> inner_config({"class_name": "Model", "config": {"layers": []}}, ("Model",), "Model")
+        {'layers': []}
+    """
+    if not isinstance(config, Mapping) or "class_name" not in config or "config" not in config:
+        return config
+    if config["class_name"] not in class_names:
+        raise ValueError(
+            f"{where}.from_config: expected the configuration of a {where}, received that of a "
+            f"{str(config['class_name'])[:80]}. fk.model_from_json opens the JSON of any model."
+        )
+    return config["config"]
+
+
 def _numbers(data: Json) -> np.ndarray:
     """Converts an array that a configuration stores as nested lists to a NumPy array."""
     dtype = entry(data, "dtype", str)

@@ -14,7 +14,7 @@ from fkeras.engine.config.config_checks import entry, expect, name_of, naming
 from fkeras.engine.config.configurable import convert_fields
 from fkeras.engine.config.policy import DTypePolicy
 from fkeras.engine.config.policy_maps import policy_at
-from fkeras.engine.config.serialization import deserialize, serialize
+from fkeras.engine.config.serialization import deserialize, inner_config, serialize
 from fkeras.engine.graph.close import close, layer_names
 from fkeras.engine.graph.layer_dict import LayerDict
 from fkeras.engine.graph_json.rule_keys import read_rule, written_rule
@@ -220,6 +220,7 @@ class Sequential(Network):
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
         """The network of a configuration from `get_config` or Keras, without weights."""
+        config = inner_config(config, ("Sequential", cls.__name__), cls.__name__)
         rule, config = read_rule(config, custom_objects, cls.__name__)
         layers_by_name: dict[str, Layer] = {}
         entries = []
