@@ -8,6 +8,7 @@ explicit mapping, `custom_objects`. fkeras has no registry, which would be globa
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,10 +17,12 @@ import ml_dtypes  # noqa: F401  (a dependency of jax: gives NumPy the names of i
 import numpy as np
 
 from fkeras.engine.config.config_checks import entry, expect
+from fkeras.engine.config.custom_objects import custom_object
 from fkeras.engine.config.late_module import late_module
-from fkeras.engine.config.namespaces import find
+from fkeras.engine.config.namespaces import find, without_module
 from fkeras.engine.messages.errors import describe_value, suggest
 from fkeras.engine.messages.key_paths import within
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.values.annotations import Field, Json
 from fkeras.engine.values.frozen import ArrayConstant, FrozenDict
@@ -242,9 +245,17 @@ def resolve(
 
 
 def decode(value: Json, custom_objects: Mapping[str, Any] | None = None) -> Any:
-    """Converts JSON data from `encode` back, creating the objects that the data describes."""
+    """Converts JSON data from `encode` back, creating the objects that the data describes.
+
+    An object without a module whose name is that of several classes, such as "Identity", remains
+    data: the converter of its field knows the kind.
+    """
     if isinstance(value, Mapping):
         if "class_name" in value and "config" in value:
+            name = value["class_name"]
+            if value.get("module") is None and isinstance(name, str):
+                if not custom_object(custom_objects, name) and len(without_module(name)) > 1:
+                    return FrozenDict(value)
             return deserialize(value, custom_objects)
         entries = {}
         for key, item in value.items():
@@ -298,7 +309,7 @@ def lookup(
                 f"{', '.join(sorted(known_names))}; or pass a custom function or object."
             )
     if isinstance(identifier, Mapping):
-        identifier = deserialize(identifier, custom_objects)
+        identifier = _of_kind(identifier, names, custom_objects)
     check_not_keras(identifier, kind)
     if isinstance(identifier, type):
         identifier = identifier()
@@ -308,6 +319,43 @@ def lookup(
         f"Expected a name, a configuration or a callable for the {kind}, received "
         f"{describe_value(identifier)}. For example: {next(iter(names), None)!r}."
     )
+
+
+def _of_kind(config: Json, names: Mapping[str, Any], custom_objects: Any) -> Any:
+    """Returns the object of a configuration, which needs no module for a name in `names`."""
+    name, inner = config.get("class_name"), config.get("config")
+    target = inner if name == "function" else name
+    is_named = isinstance(target, str) and target in names and config.get("module") is None
+    if not is_named or custom_object(custom_objects, target, config.get("registered_name")):
+        return deserialize(config, custom_objects)
+    found = names[target]
+    if not isinstance(found, type):  # a function has no arguments
+        return found if name == "function" or not inner else deserialize(config, custom_objects)
+    return deserialize(
+        {**config, "class_name": found.__name__, "module": keras_module(found)}, custom_objects
+    )
+
+
+def deserializer(get: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a `deserialize` that accepts names, and data without a module, of one kind.
+
+    Args:
+        get: the lookup of the kind, `(identifier, custom_objects)`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.initializers.deserialize({"class_name": "HeNormal", "config": {}})
+        HeNormal()
+    """
+
+    def deserialize_kind(config: Json, custom_objects: Mapping[str, Any] | None = None) -> Any:
+        return (
+            get(config, custom_objects)
+            if isinstance(config, str | Mapping)
+            else deserialize(config)
+        )
+
+    return hides_internal_frames(functools.update_wrapper(deserialize_kind, deserialize))
 
 
 def _may_be(value: Json, kind: str) -> bool:

@@ -193,6 +193,10 @@ def symbolic_inputs(specs: Tree) -> Tree:
     """A symbolic tensor for each spec in a tree."""
 
     def make(spec: Any) -> Any:
-        return symbolic(InputLayer(spec.dims, dtype=spec.dtype)) if isinstance(spec, Spec) else spec
+        return (
+            symbolic(InputLayer(batch_shape=spec.dims, dtype=spec.dtype))
+            if isinstance(spec, Spec)
+            else spec
+        )
 
     return jax.tree.map(make, specs, is_leaf=lambda v: isinstance(v, Spec))

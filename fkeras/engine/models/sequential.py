@@ -156,7 +156,7 @@ class Sequential(Network):
             start = [self._input_layer()]
         elif self.graph is not None and first is not None:
             spec = self.graph.calls[first].outputs[0]
-            start = [InputLayer(spec.dims, dtype=spec.dtype)]
+            start = [InputLayer(batch_shape=spec.dims, dtype=spec.dtype)]
         # the layers keep their weights; only the graph around them is new
         options = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
         network = type(self)(members, **options).replace(_mask_rule=self._mask_rule)
@@ -232,7 +232,7 @@ class Sequential(Network):
         shape = entry(config, "build_input_shape", (list, tuple, type(None)), default=None)
         if shape and entries and not isinstance(entries[0], InputLayer):
             batch = shape[0] if needs_batch_size(config) else None
-            entries.insert(0, InputLayer((batch, *shape[1:])))
+            entries.insert(0, InputLayer(batch_shape=(batch, *shape[1:])))
         start, members = _start(_with_input_dtype(entries))
         network = cls(
             members,
@@ -255,7 +255,7 @@ def _with_input_dtype(entries: list[Any]) -> list[Any]:
         return entries
     dtypes = {second.graph.specs[slot].dtype for slot in second.graph.input_slots}
     if first.spec.dtype.startswith("float") and len(dtypes) == 1 and "int" in min(dtypes):
-        first = InputLayer(first.batch_shape, dtype=min(dtypes), name=first.name)
+        first = InputLayer(batch_shape=first.batch_shape, dtype=min(dtypes), name=first.name)
     return [first, *entries[1:]]
 
 
