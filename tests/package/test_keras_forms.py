@@ -11,6 +11,7 @@ import fkeras as fk
 from fkeras import layers
 from tests.cases import all_cases
 from tests.support.keras_oracle import keras, keras_rules
+from tests.support.paths import ROOT
 
 KEY = jax.random.key(0)
 KINDS = ("initializers", "regularizers", "constraints", "losses", "metrics", "optimizers")
@@ -75,6 +76,20 @@ def test_arguments_have_the_positions_of_kerass(path):
         assert set(expected[common:]) <= OMITTED | {"name"}, name
         compared += 1
     assert compared > 2
+
+
+def test_omitted_arguments_are_refused_and_on_the_page_of_omitted_names():
+    page = (ROOT / "docs/explanation/omitted.md").read_text()
+    for name in (OMITTED | {"lora_alpha"}) - {"batch_shape", "optional"}:
+        assert f"`{name}" in page, name
+        for make in (lambda **k: layers.Dense(2, **k), lambda **k: layers.InputLayer((2,), **k)):
+            with pytest.raises(TypeError, match=f"there is no argument '{name}'"):
+                make(**{name: 1})
+    for layer in (layers.StringLookup, layers.CategoryEncoding):
+        with pytest.raises(ValueError, match="sparse"):
+            layer(2, sparse=True)
+    with pytest.raises(TypeError, match=r"transforms\.LoRA\(rank=8\)"):
+        layers.Dense(2, lora_rank=4)
 
 
 def test_arguments_at_the_positions_of_keras_have_their_values():
@@ -315,5 +330,5 @@ def test_jax_layer_finds_its_arguments_by_name():
     assert layer.apply(x, training=True, key=KEY).value[0, 0] == 6
     # the names of other functions say nothing: all five arguments, in order
     assert layers.JaxLayer(foreign, lambda rng, inputs: ({}, {})).call_arguments[2] == "rng"
-    own = layers.JaxLayer(lambda p, x: x, init, call_arguments=("params", "inputs"))
+    own = layers.JaxLayer(foreign, init, call_arguments=("params", "inputs"))
     assert own.get_config()["call_arguments"] == ["params", "inputs"]

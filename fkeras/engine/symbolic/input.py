@@ -17,9 +17,9 @@ from fkeras.engine.config.field_types import AnyInteger, Converted, Policy
 from fkeras.engine.config.policy import NAMES, DTypePolicy, any_policy
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import describe_value, suggest
-from fkeras.engine.migration_hints.arguments import explains_arguments
+from fkeras.engine.migration_hints.arguments import explains_arguments, unknown_argument
 from fkeras.engine.symbolic.operators import KerasTensor
-from fkeras.engine.values.annotations import Json, SymbolicTensor, Tree
+from fkeras.engine.values.annotations import Field, Json, SymbolicTensor, Tree
 from fkeras.engine.values.config_walk import mappings
 from fkeras.engine.values.spec import STRING, Dimension, Spec, as_dims, canonical_dtype, is_shape
 
@@ -91,7 +91,11 @@ class InputLayer(Layer):
         name: str | None = None,
         trainable: bool = True,
         optional: bool = False,
+        **unknown: Field,
     ):
+        if unknown:
+            names = ("shape", "batch_size", "dtype", "batch_shape", "name", "optional")
+            raise TypeError(unknown_argument("InputLayer", next(iter(unknown)), names))
         fields = {
             "batch_shape": _full_shape("InputLayer", shape, batch_size, batch_shape),
             **{"dtype": dtype, "name": name, "trainable": trainable, "optional": optional},

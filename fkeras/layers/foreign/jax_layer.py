@@ -81,9 +81,8 @@ class JaxLayer(ForeignLayer):
     - Haiku: `JaxLayer(f.apply, f.init)` with `call_arguments=("params", "rng", "inputs")` for
       `f = haiku.transform(...)`, `("params", "state", "rng", "inputs")` for
       `haiku.transform_with_state(...)`.
-    - Equinox: `params, rest = equinox.partition(model, equinox.is_inexact_array)`, and a function
-      that calls `jax.vmap(equinox.combine(params, rest))(inputs)` with
-      `call_arguments=("params", "inputs")`, `params=params`.
+    - Equinox: `params, rest = equinox.partition(module, equinox.is_inexact_array)`, and
+      `JaxLayer(lambda params, inputs: jax.vmap(equinox.combine(params, rest))(inputs), params=params)`.
     - Flax: `layers.FlaxLayer`.
 
     Args:
