@@ -62,7 +62,8 @@ def get(
         HeNormal()
     """
     if is_array(identifier):
-        return Exactly(identifier)
+        array: Any = identifier
+        return Exactly(array)
     return lookup(identifier, "initializer", _NAMES, custom_objects)
 
 

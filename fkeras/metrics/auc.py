@@ -154,12 +154,12 @@ class AUC(BatchMetric):
     @property
     def _all_thresholds(self) -> tuple[float, ...]:
         """Thresholds in ascending order, from just below 0 to just above 1."""
-        if self.thresholds is None:
-            last = self.num_thresholds - 1
-            # computed in Python floats, as in Keras: equal thresholds give equal counts
-            inner_thresholds = tuple((i + 1) / last for i in range(self.num_thresholds - 2))
-        else:
+        if self.thresholds is not None:
             inner_thresholds = tuple(sorted(self.thresholds))
+        else:
+            last = (self.num_thresholds or 0) - 1
+            # computed in Python floats, as in Keras: equal thresholds give equal counts
+            inner_thresholds = tuple((i + 1) / last for i in range(last - 1))
         return (-1e-7, *inner_thresholds, 1.0 + 1e-7)
 
     def init(self, y_pred: HasShape | None = None) -> State:

@@ -15,6 +15,11 @@ from tests.support.keras_oracle import keras, keras_rules
 KEY = jax.random.key(0)
 
 
+def call_other(weights, x):
+    """A function whose names say nothing: the layer calls it with all five arguments."""
+    return x
+
+
 def _data(*shape, seed=0):
     return np.random.default_rng(seed).normal(0.0, 1.0, shape).astype("float32")
 
@@ -229,7 +234,7 @@ def test_integer_params_are_not_trained():
         ),
         (lambda: layers.Pipeline(layers.Dense(2)), r"list of layers.*Dense"),
         (lambda: layers.JaxLayer("f"), r"call_fn.*str.*custom_objects"),
-        (lambda: layers.JaxLayer(call_affine), r"init_fn, params or state.*params and state"),
+        (lambda: layers.JaxLayer(call_other), r"init_fn, params or state.*params and state"),
         (
             lambda: layers.JaxLayer(call_affine, init_affine, call_arguments=("param", "inputs")),
             r"'param'.*Did you mean 'params'",
@@ -245,11 +250,11 @@ def test_integer_params_are_not_trained():
             r"native_serialization_platforms.*None",
         ),
         (
-            lambda: layers.JaxLayer(call_affine, init_affine).build(KEY, (2, 5)),
+            lambda: layers.JaxLayer(call_other, init_affine).build(KEY, (2, 5)),
             r"init_fn to return \(params, state\).*dict",
         ),
         (
-            lambda: layers.JaxLayer(call_affine, init_counter).build(KEY, (2, 5))(
+            lambda: layers.JaxLayer(call_other, init_counter).build(KEY, (2, 5))(
                 jnp.ones((2, 5)), state={"steps": jnp.int32(0)}
             ),
             r"\(params, state, rng, inputs, training\).*call_arguments=",

@@ -1,5 +1,6 @@
 """Losses: Keras's numbers, exact totals over padded batches, gradients, checks of targets."""
 
+import contextlib
 import functools
 import inspect
 import itertools
@@ -277,11 +278,12 @@ def test_values_and_configuration(loss):
 def test_names_of_keras():
     names = {n for n in losses.naming.NAMES if n.lower() != "logcosh"}
     for name in names:
-        with keras_rules():
-            theirs = keras.losses.get(name)
-        # a name of a function gives the losses of samples, a name of a class their mean
-        assert isinstance(losses.get(name), losses.Loss) == isinstance(theirs, keras.losses.Loss)
         assert isinstance(losses.naming.as_loss(name), losses.Loss)
+        # not all names of fkeras are in the table of Keras
+        with keras_rules(), contextlib.suppress(ValueError):
+            is_class = isinstance(keras.losses.get(name), keras.losses.Loss)
+            # a name of a function gives the losses of samples, a name of a class their mean
+            assert isinstance(losses.get(name), losses.Loss) == is_class
     for name in ("mse", "MSE", "mean_squared_error", losses.mean_squared_error):
         assert losses.get(name) is losses.mean_squared_error
         assert losses.naming.as_loss(name) == losses.MeanSquaredError()

@@ -49,7 +49,7 @@ _sizes = fk.several(
 )
 
 
-def _output_shape(value: fk.Field) -> tuple | None:
+def _output_shape(value: fk.Field) -> Any:
     return value if callable(value) and not isinstance(value, type) else _sizes(value)
 
 

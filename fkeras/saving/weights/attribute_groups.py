@@ -95,8 +95,7 @@ def _fields(network: Layer) -> dict[str, Any]:
 
 def _is_composed(network: Layer) -> bool:
     """Returns whether the network is a subclass of `fk.Model` with a graph."""
-    is_subclass = isinstance(network, Model) and type(network) is not Model
-    return is_subclass and network.graph is not None
+    return isinstance(network, Model) and type(network) is not Model and network.graph is not None
 
 
 def _groups_by_field(fields: Mapping[str, Any]) -> dict[str, str]:

@@ -41,7 +41,8 @@ def with_boundaries(
             and inner["num_bins"] > 0
         )
 
-    inner = config.get("config") if isinstance(config, Mapping) else None
+    model: Any = config
+    inner = model.get("config") if isinstance(model, Mapping) else None
     items = inner.get("layers") if isinstance(inner, Mapping) else inner
     if not isinstance(items, list) or not any(map(is_adapted, mappings(items))):
         return config
@@ -49,7 +50,7 @@ def with_boundaries(
 
     def changed(item: Any) -> Any:
         name = item["config"].get("name") if isinstance(item.get("config"), Mapping) else None
-        group, paths = stored.get(item.get("name") or name, ("", []))
+        group, paths = stored.get(str(item.get("name") or name), ("", []))
         paths = [path for path in paths if base_name(path) == SUMMARY]
         # a layer that nothing adapted has an empty summary, and no boundaries
         if len(paths) != sum(map(is_adapted, mappings(item))):
@@ -66,7 +67,7 @@ def with_boundaries(
 
     layers = [changed(item) if isinstance(item, Mapping) else item for item in items]
     return {
-        **config,
+        **model,
         "config": {**inner, "layers": layers} if isinstance(inner, Mapping) else layers,
     }
 
