@@ -138,6 +138,7 @@ def test_every_kind_is_made_from_class_name_and_config(path):
         if name in (
             *BASES,
             "MultiOptimizer",
+            "OptimizerMap",
             "Optimizer",
             "Initializer",
             "Regularizer",
