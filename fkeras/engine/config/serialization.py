@@ -349,11 +349,13 @@ def deserializer(get: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def deserialize_kind(config: Json, custom_objects: Mapping[str, Any] | None = None) -> Any:
-        return (
-            get(config, custom_objects)
-            if isinstance(config, str | Mapping)
-            else deserialize(config)
-        )
+        name = config.get("class_name") if isinstance(config, Mapping) else None
+        # the kind matters for the names of several classes, and for other names of a class
+        is_clear = isinstance(name, str) and len(without_module(name)) == 1
+        if isinstance(config, Mapping) and (config.get("module") is not None or is_clear):
+            return deserialize(config, custom_objects)
+        known = isinstance(config, str) or name is not None
+        return get(config, custom_objects) if known else deserialize(config)
 
     return hides_internal_frames(functools.update_wrapper(deserialize_kind, deserialize))
 

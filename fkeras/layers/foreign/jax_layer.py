@@ -56,13 +56,13 @@ def _own_arguments(
     function: Callable | None, allowed: tuple[str, ...], otherwise: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Returns the names of a function's parameters, or `otherwise` if some are not allowed."""
-    try:
-        parameters = inspect.signature(function).parameters.values()  # type: ignore[arg-type]
-    except (TypeError, ValueError):  # no function, or a function without a signature
+    # functions of other libraries may be wrapped, as by jax.jit, or bound to an object
+    inner = None if function is None else inspect.unwrap(function)
+    code = getattr(getattr(inner, "__func__", inner), "__code__", None)
+    if code is None or code.co_kwonlyargcount or code.co_flags & inspect.CO_VARARGS:
         return otherwise
-    names = tuple(p.name for p in parameters)
-    by_position = all(p.kind is not p.KEYWORD_ONLY for p in parameters)
-    return names if by_position and "inputs" in names and {*names} <= {*allowed} else otherwise
+    names = code.co_varnames[hasattr(inner, "__self__") : code.co_argcount]
+    return names if "inputs" in names and {*names} <= {*allowed} else otherwise
 
 
 class JaxLayer(ForeignLayer):
