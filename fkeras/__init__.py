@@ -81,6 +81,7 @@ if typing.TYPE_CHECKING:
     from fkeras.saving import load_patch as load_patch
     from fkeras.saving import load_training as load_training
     from fkeras.saving import load_weights as load_weights
+    from fkeras.saving import model_from_json as model_from_json
     from fkeras.saving import save_model as save_model
     from fkeras.saving import save_patch as save_patch
     from fkeras.saving import save_weights as save_weights
@@ -111,7 +112,7 @@ _LATE = types.MappingProxyType(
         "saving": (
             *("FileError", "Limits", "export", "export_step", "load_model", "load_training"),
             *("load_weights", "save_model", "save_weights", "from_keras", "to_keras"),
-            *("load_patch", "save_patch"),
+            *("load_patch", "save_patch", "model_from_json"),
         ),
         "training": (
             *("Callback", "Checkpoint", "CheckpointError", "Finding", "History", "Interrupted"),

@@ -8,7 +8,7 @@ from typing import Any, overload
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.config.configurable import Configurable, deserialize, lookup, option, serialize
+from fkeras.engine.config.configurable import Configurable, deserializer, lookup, option, serialize
 from fkeras.engine.config.converters import axes, probability, real
 from fkeras.engine.config.field_types import Axes, Named, Real
 from fkeras.engine.messages.tracebacks import hides_internal_frames
@@ -209,3 +209,6 @@ def get(
         NonNeg()
     """
     return lookup(identifier, "constraint", _NAMES, custom_objects)
+
+
+deserialize = deserializer(get)

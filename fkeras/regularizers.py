@@ -8,7 +8,7 @@ from typing import Any, overload
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.config.configurable import Configurable, deserialize, lookup, option, serialize
+from fkeras.engine.config.configurable import Configurable, deserializer, lookup, option, serialize
 from fkeras.engine.config.converters import choice, real
 from fkeras.engine.config.field_types import Named, Real
 from fkeras.engine.messages.tracebacks import hides_internal_frames
@@ -211,3 +211,6 @@ def get(
         L2()
     """
     return lookup(identifier, "regularizer", _NAMES, custom_objects)
+
+
+deserialize = deserializer(get)

@@ -1,6 +1,5 @@
 """Initializers: values that create a weight's initial array, `init(key, shape, dtype)`."""
 
-from fkeras.engine.config.configurable import deserialize as deserialize
 from fkeras.engine.config.configurable import serialize as serialize
 from fkeras.engine.config.public_names import publish as _publish
 from fkeras.initializers.constant import Constant as Constant
@@ -11,6 +10,7 @@ from fkeras.initializers.distributions import RandomNormal as RandomNormal
 from fkeras.initializers.distributions import RandomUniform as RandomUniform
 from fkeras.initializers.distributions import TruncatedNormal as TruncatedNormal
 from fkeras.initializers.initializer import Initializer as Initializer
+from fkeras.initializers.naming import deserialize as deserialize
 from fkeras.initializers.naming import get as get
 from fkeras.initializers.orthogonal import Orthogonal as Orthogonal
 from fkeras.initializers.scaling import GlorotNormal as GlorotNormal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import numpy as np
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import numeric, real
 from fkeras.engine.config.field_types import Numbers, Real
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.argument_types import DTypeLike
 from fkeras.engine.values.registry import named
 from fkeras.initializers.initializer import Initializer, full
@@ -65,6 +67,28 @@ class Constant(Initializer):
         self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
     ) -> jax.Array:
         return full(key, shape, np.asarray(self.value), dtype)
+
+
+class Exactly(Constant):
+    """Creates a weight that equals an array of the same shape; files hold it as `Constant`.
+
+    Example:
+        >>> import jax
+        >>> Exactly([0.5, 2.0])(jax.random.key(0), (2,))
+        Array([0.5, 2. ], dtype=float32)
+    """
+
+    _keras_form: ClassVar[KerasForm] = KerasForm(class_name="Constant")
+
+    def __call__(
+        self, key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32"
+    ) -> jax.Array:
+        if np.shape(self.value) != tuple(shape):
+            raise ValueError(
+                f"expected an initial array of the weight's shape {tuple(shape)}, received one of "
+                f"shape {np.shape(self.value)}. fk.initializers.Constant broadcasts an array."
+            )
+        return super().__call__(key, shape, dtype)
 
 
 class Identity(Initializer):

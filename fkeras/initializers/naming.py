@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
-from fkeras.engine.config.configurable import lookup
+from fkeras.engine.config.configurable import deserializer, lookup
 from fkeras.engine.config.field_types import Named
 from fkeras.engine.messages.tracebacks import hides_internal_frames
+from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.registry import by_name
 from fkeras.initializers.constant import INITIALIZERS as CONSTANT_ROWS
+from fkeras.initializers.constant import Exactly
 from fkeras.initializers.distributions import INITIALIZERS as DISTRIBUTIONS_ROWS
 from fkeras.initializers.orthogonal import INITIALIZERS as ORTHOGONAL_ROWS
 from fkeras.initializers.scaling import INITIALIZERS as SCALING_ROWS
@@ -45,7 +47,7 @@ def get(
 
     Args:
         identifier: a name such as "he_normal" or "HeNormal", data from `serialize`, an initializer
-            or its class, a function, or None.
+            or its class, a function, an array of the weight's shape, or None.
         custom_objects: your classes and functions by name.
 
     Returns:
@@ -59,4 +61,10 @@ def get(
         >>> fk.initializers.get("he_normal")
         HeNormal()
     """
+    if is_array(identifier):
+        array: Any = identifier
+        return Exactly(array)
     return lookup(identifier, "initializer", _NAMES, custom_objects)
+
+
+deserialize = deserializer(get)

@@ -9,7 +9,6 @@ Arguments that all functions share, documented here only:
     axis: the axis of the classes.
 """
 
-from fkeras.engine.config.configurable import deserialize as deserialize
 from fkeras.engine.config.configurable import serialize as serialize
 from fkeras.engine.config.public_names import publish as _publish
 from fkeras.losses.crossentropy import binary_crossentropy as binary_crossentropy
@@ -34,6 +33,7 @@ from fkeras.losses.margin import SquaredHinge as SquaredHinge
 from fkeras.losses.margin import categorical_hinge as categorical_hinge
 from fkeras.losses.margin import hinge as hinge
 from fkeras.losses.margin import squared_hinge as squared_hinge
+from fkeras.losses.naming import deserialize as deserialize
 from fkeras.losses.naming import get as get
 from fkeras.losses.naming import resolve as resolve
 from fkeras.losses.probabilistic import BinaryCrossentropy as BinaryCrossentropy

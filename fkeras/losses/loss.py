@@ -72,6 +72,8 @@ class Loss(Configurable):
         Array(4.5, dtype=float32)
     """
 
+    _positional: ClassVar[tuple[str, ...]] = ("reduction", "name", "dtype")
+
     # the kind of targets for the check on the host; `checks.check_targets` lists the kinds
     _targets: ClassVar[str] = "any"
 

@@ -5,10 +5,11 @@ The `LOSSES` table at the end of each family module lists the names.
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fkeras.engine.config.configurable import lookup
+from fkeras.engine.config.configurable import deserializer, lookup
 from fkeras.engine.config.field_types import Named
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.values.argument_types import HasShape
@@ -26,10 +27,21 @@ _ROWS = (
 )
 NAMES: Mapping[str, type[Loss]] = by_name(_ROWS)
 _BY_FUNCTION: Mapping[Callable[..., Any], type[Loss]] = by_function(_ROWS)
+# as in Keras, all names but that of the class are names of the function
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = types.MappingProxyType(
+    {
+        name: row.function
+        for row in _ROWS
+        for name in row.names
+        if row.function is not None and name != row.value.__name__
+    }
+)
 
 
 @hides_internal_frames
-def get(identifier: Named | None, custom_objects: Mapping[str, Any] | None = None) -> Loss | None:
+def get(
+    identifier: Named | None, custom_objects: Mapping[str, Any] | None = None
+) -> Callable[..., Any] | None:
     """Returns the loss for a name, a function, a class, a configuration or a loss.
 
     Args:
@@ -39,7 +51,8 @@ def get(identifier: Named | None, custom_objects: Mapping[str, Any] | None = Non
         custom_objects: user-defined losses and functions by name.
 
     Returns:
-        A `Loss`, or None for None. A user's function is wrapped in a `LossFunctionWrapper`.
+        As in Keras, the function for the name of a function, which returns the losses of samples; a
+        `Loss`, which reduces them to a scalar, for a class and the name of a class; None for None.
 
     Raises:
         ValueError: if the name is unknown; suggests the nearest name.
@@ -47,9 +60,31 @@ def get(identifier: Named | None, custom_objects: Mapping[str, Any] | None = Non
 
     Example:
         >>> import fkeras as fk
-        >>> fk.losses.get("mse")
-        MeanSquaredError()
         >>> fk.losses.get("mse")([[0.0], [0.0]], [[1.0], [3.0]])
+        Array([1., 9.], dtype=float32)
+        >>> fk.losses.get("MeanSquaredError")([[0.0], [0.0]], [[1.0], [3.0]])
+        Array(5., dtype=float32)
+    """
+    name = identifier
+    if isinstance(identifier, Mapping) and identifier.get("class_name") == "function":
+        name = identifier["config"]
+    if isinstance(name, str) and name in _FUNCTIONS and name not in (custom_objects or ()):
+        return _FUNCTIONS[name]
+    if isinstance(identifier, Callable) and not isinstance(identifier, type | Loss):
+        return lookup(identifier, "loss", NAMES, custom_objects)
+    return as_loss(identifier, custom_objects)
+
+
+deserialize = deserializer(get)
+
+
+def as_loss(
+    identifier: Named | None, custom_objects: Mapping[str, Any] | None = None
+) -> Loss | None:
+    """Returns the `Loss` for an identifier of `get`: a function is wrapped, as in `compile` of Keras.
+
+    Example:
+        >>> as_loss("mse")([[0.0], [0.0]], [[1.0], [3.0]])
         Array(5., dtype=float32)
     """
     # Keras serializes a plain function as {"class_name": "function", "config": its name}
@@ -108,7 +143,7 @@ def resolve(identifier: Named | None, y_true: HasShape, y_pred: HasShape) -> Los
         (SparseCategoricalCrossentropy(), Array(0.6931472, dtype=float32))
     """
     if not isinstance(identifier, str) or identifier.lower() not in ("crossentropy", "ce"):
-        return get(identifier)
+        return as_loss(identifier)
     kind = kind_of_classes(y_true, y_pred)
     if kind == "binary":
         return probabilistic.BinaryCrossentropy()

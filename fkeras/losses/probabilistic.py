@@ -173,6 +173,8 @@ class SparseCategoricalCrossentropy(FunctionLoss):
         Array(0.6931472, dtype=float32)
     """
 
+    _positional: ClassVar[tuple[str, ...]] = ("reduction", "axis", "name", "dtype")
+
     _function = staticmethod(crossentropy.sparse_categorical_crossentropy)
     from_logits: bool = option(default=False, convert=boolean)
     ignore_class: OptionalInteger = option(default=None, convert=integer(optional=True))

@@ -102,6 +102,8 @@ class Dice(FunctionLoss):
         Milletari et al. 2016, V-Net, https://arxiv.org/abs/1606.04797
     """
 
+    _positional: ClassVar[tuple[str, ...]] = ("reduction", "name", "axis", "dtype")
+
     _function = staticmethod(dice)
     _targets: ClassVar[str] = "values"
     axis: OptionalAxes = option(default=None, convert=axes(optional=True), kw_only=True)
@@ -125,6 +127,8 @@ class Tversky(FunctionLoss):
         Salehi et al. 2017, Tversky loss function for image segmentation,
         https://arxiv.org/abs/1706.05721
     """
+
+    _positional: ClassVar[tuple[str, ...]] = ("reduction", "name", "axis", "dtype")
 
     _function = staticmethod(tversky)
     _targets: ClassVar[str] = "values"

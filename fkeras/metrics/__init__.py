@@ -9,7 +9,6 @@ Arguments that all functions share, documented here only:
     axis: the axis of the classes.
 """
 
-from fkeras.engine.config.configurable import deserialize as deserialize
 from fkeras.engine.config.configurable import serialize as serialize
 from fkeras.engine.config.public_names import publish as _publish
 from fkeras.losses.crossentropy import binary_crossentropy as binary_crossentropy
@@ -85,6 +84,7 @@ from fkeras.metrics.metric import MeanMetric as MeanMetric
 from fkeras.metrics.metric import MeanMetricWrapper as MeanMetricWrapper
 from fkeras.metrics.metric import Metric as Metric
 from fkeras.metrics.metric import Sum as Sum
+from fkeras.metrics.naming import deserialize as deserialize
 from fkeras.metrics.naming import get as get
 from fkeras.metrics.naming import resolve as resolve
 from fkeras.metrics.operating_points import PrecisionAtRecall as PrecisionAtRecall

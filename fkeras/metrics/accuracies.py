@@ -6,6 +6,8 @@ these samples as wrong, or, depending on `argmax`, as correct.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 
@@ -256,6 +258,8 @@ class SparseTopKCategoricalAccuracy(FunctionMean):
         >>> metric.result(metric.update(metric.init(), [2, 0], y_pred))
         Array(0.5, dtype=float32)
     """
+
+    _positional: ClassVar[tuple[str, ...]] = ("name", "dtype", "from_sorted_ids")
 
     _function = staticmethod(sparse_top_k_categorical_accuracy)
     k: Integer = option(default=5, convert=integer(minimum=1))

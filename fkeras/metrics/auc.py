@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from fkeras.engine.config.converters import (
     several,
     text,
 )
-from fkeras.engine.config.field_types import Integer, OptionalInteger, OptionalReals
+from fkeras.engine.config.field_types import OptionalInteger, OptionalReals
 from fkeras.engine.values.argument_types import HasShape
 from fkeras.engine.values.arrays import as_operand
 from fkeras.engine.values.registry import named
@@ -77,7 +77,7 @@ class AUC(BatchMetric):
     """Area under the ROC, precision-recall or precision-recall-gain curve.
 
     Args:
-        num_thresholds: number of thresholds, evenly spaced from 0 to 1.
+        num_thresholds: number of thresholds, evenly spaced from 0 to 1; None with `thresholds`.
         curve: "ROC", true over false positive rate; "PR", precision over recall; "PRGAIN", the
             gains of both over a classifier that predicts only positives.
         summation_method: the height between two points: "interpolation", "majoring" (the larger)
@@ -107,7 +107,21 @@ class AUC(BatchMetric):
         https://papers.nips.cc/paper/2015/file/33e8075e9970de0cfea955afd4644bb2-Paper.pdf
     """
 
-    num_thresholds: Integer = option(default=200, convert=integer(minimum=2, maximum=1 << 20))
+    _positional: ClassVar[tuple[str, ...]] = (
+        *(
+            "name",
+            "dtype",
+            "thresholds",
+            "multi_label",
+            "num_labels",
+            "label_weights",
+            "from_logits",
+        ),
+    )
+
+    num_thresholds: OptionalInteger = option(
+        default=200, convert=integer(minimum=2, maximum=1 << 20, optional=True)
+    )
     curve: str = option(default="ROC", convert=choice("ROC", "PR", "PRGAIN"))
     summation_method: str = option(
         default="interpolation",
@@ -129,18 +143,23 @@ class AUC(BatchMetric):
                 f"AUC: expected num_labels only with multi_label=True, received num_labels="
                 f"{self.num_labels}. Add multi_label=True or leave num_labels out."
             )
+        if self.num_thresholds is None and self.thresholds is None:
+            raise ValueError(
+                "AUC: expected num_thresholds or thresholds, received None for both. Leave "
+                "num_thresholds out for 200 thresholds."
+            )
         if self.thresholds is not None:  # `_all_thresholds` adds one below 0 and one above 1
             object.__setattr__(self, "num_thresholds", len(self.thresholds) + 2)
 
     @property
     def _all_thresholds(self) -> tuple[float, ...]:
         """Thresholds in ascending order, from just below 0 to just above 1."""
-        if self.thresholds is None:
-            last = self.num_thresholds - 1
-            # computed in Python floats, as in Keras: equal thresholds give equal counts
-            inner_thresholds = tuple((i + 1) / last for i in range(self.num_thresholds - 2))
-        else:
+        if self.thresholds is not None:
             inner_thresholds = tuple(sorted(self.thresholds))
+        else:
+            last = (self.num_thresholds or 0) - 1
+            # computed in Python floats, as in Keras: equal thresholds give equal counts
+            inner_thresholds = tuple((i + 1) / last for i in range(last - 1))
         return (-1e-7, *inner_thresholds, 1.0 + 1e-7)
 
     def init(self, y_pred: HasShape | None = None) -> State:

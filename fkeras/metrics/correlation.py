@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -97,6 +98,8 @@ class PearsonCorrelation(FunctionMean):
         Array(1., dtype=float32)
     """
 
+    _positional: ClassVar[tuple[str, ...]] = ("name", "dtype", "axis")
+
     _function = staticmethod(pearson_correlation)
     name: str | None = option(default="pearson_correlation", convert=text(optional=True))
     axis: Axes = option(default=-1, convert=axes(), kw_only=True)
@@ -119,6 +122,8 @@ class ConcordanceCorrelation(FunctionMean):
         Lin 1989, A concordance correlation coefficient to evaluate reproducibility,
         https://doi.org/10.2307/2532051
     """
+
+    _positional: ClassVar[tuple[str, ...]] = ("name", "dtype", "axis")
 
     _function = staticmethod(concordance_correlation)
     name: str | None = option(default="concordance_correlation", convert=text(optional=True))

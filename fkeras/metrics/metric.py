@@ -72,6 +72,8 @@ class Metric(Configurable):
         Array(3., dtype=float32)
     """
 
+    _positional: ClassVar[tuple[str, ...]] = ("name", "dtype")
+
     name: str | None = option(default=None, convert=text(optional=True))
     dtype: DTypeName = option(default="float32", convert=dtype_name)
 

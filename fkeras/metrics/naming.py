@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, overload
 
-from fkeras.engine.config.configurable import lookup
+from fkeras.engine.config.configurable import deserializer, lookup
 from fkeras.engine.config.field_types import Named
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.values.argument_types import HasShape
@@ -83,6 +83,9 @@ def get(identifier: Named | None, custom_objects: Mapping[str, Any] | None = Non
         return metric
     name = metric._label if isinstance(metric, Loss) else getattr(metric, "__name__", None)
     return MeanMetricWrapper(metric, name=name)
+
+
+deserialize = deserializer(get)
 
 
 def resolve(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -235,6 +235,10 @@ class IoU(_ClassOverlap):
         Array(0.3333, dtype=float32)
     """
 
+    _positional: ClassVar[tuple[str, ...]] = (
+        *("name", "dtype", "ignore_class", "sparse_y_true", "sparse_y_pred", "axis"),
+    )
+
     name: str | None = option(default="io_u", convert=text(optional=True), kw_only=True)
     target_class_ids: Integers = option(convert=several(integer(), "class numbers such as [0, 2]"))
     sparse_y_true: bool = option(default=True, convert=boolean, kw_only=True)
@@ -305,6 +309,10 @@ class MeanIoU(_ClassOverlap):
         Array(0.3333, dtype=float32)
     """
 
+    _positional: ClassVar[tuple[str, ...]] = (
+        *("name", "dtype", "ignore_class", "sparse_y_true", "sparse_y_pred", "axis"),
+    )
+
     name: str | None = option(default="mean_io_u", convert=text(optional=True), kw_only=True)
     sparse_y_true: bool = option(default=True, convert=boolean, kw_only=True)
 
@@ -328,6 +336,10 @@ class OneHotIoU(_ClassOverlap):
         Array(0.5, dtype=float32)
     """
 
+    _positional: ClassVar[tuple[str, ...]] = (
+        *("name", "dtype", "ignore_class", "sparse_y_pred", "axis"),
+    )
+
     name: str | None = option(default="one_hot_io_u", convert=text(optional=True), kw_only=True)
     target_class_ids: Integers = option(convert=several(integer(), "class numbers such as [0, 2]"))
     sparse_y_pred: bool = option(default=False, convert=boolean, kw_only=True)
@@ -350,6 +362,10 @@ class OneHotMeanIoU(_ClassOverlap):
         >>> metric.result(metric.update(metric.init(), y_true, y_pred)).round(4)
         Array(0.5, dtype=float32)
     """
+
+    _positional: ClassVar[tuple[str, ...]] = (
+        *("name", "dtype", "ignore_class", "sparse_y_pred", "axis"),
+    )
 
     name: str | None = option(
         default="one_hot_mean_io_u", convert=text(optional=True), kw_only=True

@@ -1,6 +1,5 @@
 """Optimizers: values with Keras's arguments and numerics that create optax transformations."""
 
-from fkeras.engine.config.configurable import deserialize as deserialize
 from fkeras.engine.config.configurable import serialize as serialize
 from fkeras.engine.config.public_names import publish as _publish
 from fkeras.optimizers import schedules as schedules
@@ -23,6 +22,7 @@ from fkeras.optimizers.ftrl import Ftrl as Ftrl
 from fkeras.optimizers.loss_scale import LossScaleOptimizer as LossScaleOptimizer
 from fkeras.optimizers.loss_scale import LossScaleState as LossScaleState
 from fkeras.optimizers.muon import Muon as Muon
+from fkeras.optimizers.naming import deserialize as deserialize
 from fkeras.optimizers.naming import get as get
 from fkeras.optimizers.naming import transformation as transformation
 from fkeras.optimizers.optimizer import Optimizer as Optimizer

@@ -118,6 +118,8 @@ class AdamW(_Adam):
         https://arxiv.org/abs/1711.05101
     """
 
+    _positional: ClassVar[tuple[str, ...]] = _Adam._positional[1:]
+
     weight_decay: Real = option(default=0.004, convert=real(minimum=0))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -90,6 +90,8 @@ class LossScaleOptimizer(BaseOptimizer):
         >>> deltas["w"], state.scale
         (Array([0., 0.], dtype=float32), Array(4., dtype=float32))
     """
+
+    _positional: ClassVar[tuple[str, ...]] = ("name",)
 
     inner_optimizer: Any = option(convert=_inner)
     initial_scale: Real = option(default=2.0**15, convert=real(above=0))

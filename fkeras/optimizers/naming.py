@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 import optax
 
-from fkeras.engine.config.configurable import lookup
+from fkeras.engine.config.configurable import deserializer, lookup
 from fkeras.engine.config.field_types import Named
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.tracebacks import hides_internal_frames
@@ -63,6 +63,9 @@ def get(
         f"Expected an optimizer, received {optimizer!r}, which has no init and update. Pass a name "
         "such as 'adam', a value of fkeras.optimizers, or an optax transformation."
     )
+
+
+deserialize = deserializer(get)
 
 
 def _is_transformation(value: object) -> TypeGuard[optax.GradientTransformation]:

@@ -15,6 +15,7 @@ from fkeras.saving.export.exporting import export as export
 from fkeras.saving.export.exporting import export_step as export_step
 from fkeras.saving.models import load_model as load_model
 from fkeras.saving.models import load_training as load_training
+from fkeras.saving.models import model_from_json as model_from_json
 from fkeras.saving.models import save_model as save_model
 from fkeras.saving.patches import load_patch as load_patch
 from fkeras.saving.patches import save_patch as save_patch

@@ -1,4 +1,4 @@
-"""`load_model`, `load_training` and `save_model`; the content of a file selects the reader."""
+"""`load_model`, `model_from_json`, `load_training` and `save_model`."""
 
 from __future__ import annotations
 
@@ -108,6 +108,41 @@ def load_model(
     return Loaded(model, state)
 
 
+@explains_arguments
+def model_from_json(
+    text: str | bytes,
+    custom_objects: Mapping[str, Any] | None = None,
+    *,
+    limits: Limits | None = None,
+) -> Network:
+    """Returns the model of the JSON that `to_json` of Keras 1 to 3 or of fkeras wrote.
+
+    The model has no weights: `fk.load_weights` reads them from a file.
+
+    Args:
+        text: the JSON, for example `pathlib.Path("model.json").read_text()`.
+        custom_objects: custom classes and functions by their names in the JSON.
+        limits: limits on sizes.
+
+    Raises:
+        TypeError: for another type, such as a path.
+        FileError: for a text that is no configuration of a model, or exceeds a limit. The error
+            names the layer.
+
+    Example:
+        >>> import fkeras as fk
+        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2)])
+        >>> fk.model_from_json(model.to_json()) == model
+        True
+    """
+    if not isinstance(text, str | bytes):
+        raise TypeError(
+            f"model_from_json: expected the text of to_json, received {describe_value(text)}. Read a "
+            "file by path.read_text()."
+        )
+    return keras_file.from_text(text, custom_objects, limits or Limits())
+
+
 def load_training(
     path: str | os.PathLike[str],
     *,
@@ -132,6 +167,10 @@ def load_training(
         FileError: as in `load_model`; also for a model that was not compiled, and for optimizer
             state that does not match the weights.
         ImportError: if h5py is not installed.
+
+    Warns:
+        UserWarning: for a file without the state of its optimizer: archives of tf.keras omit the
+            state of `tf.keras.optimizers.legacy`. The run then starts at step 0.
 
     Example:
         >>> import jax, pathlib, tempfile, numpy as np, fkeras as fk

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from jax.core import Tracer
 
-from fkeras import losses, metrics, optimizers
+from fkeras import metrics, optimizers
 from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import Configurable, Output, option
 from fkeras.engine.config.converters import choice, real
@@ -22,6 +22,7 @@ from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.overrides import check_trainer_methods
 from fkeras.engine.values.argument_types import Arrays, Data, FilePath, Inputs
+from fkeras.losses.naming import as_loss
 from fkeras.training import callbacks as hooks
 from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.inputs import arguments, checks, sources
@@ -64,7 +65,7 @@ def _as_loss(value: Any) -> Any:
     # The class for "crossentropy" depends on the shapes of targets, known only in `fit`.
     if isinstance(value, str) and value.lower() in ("crossentropy", "ce"):
         return value
-    return losses.get(value)
+    return as_loss(value)
 
 
 def _as_metrics(value: object) -> Any:

@@ -64,7 +64,7 @@ def rest_of(model: Network, cut: Cut) -> Network:
             if slot not in outer_slots:
                 spec, mask = inner.graph.specs[slot], inner.graph.masks[slot]
                 name = _free(f"{call.layer}_{inner.graph.coords[slot].layer}", layers)
-                layers[name] = InputLayer(spec.dims, dtype=spec.dtype, name=name)
+                layers[name] = InputLayer(batch_shape=spec.dims, dtype=spec.dtype, name=name)
                 signature = dataclasses.replace(input_signature(spec), masks=(mask,))
                 calls.append(Call(name, signature))
                 inputs.append(Ref(slots))

@@ -32,5 +32,5 @@ CASES = (
     # Keras's stateless_call does not penalize activity
     Case(layers.Conv2DTranspose(2, 2, activity_regularizer="l2"), ((2, 3, 3, 2),), keras=False),
     Case(layers.Conv3DTranspose(2, 2, 2), ((2, 2, 3, 2, 2),)),
-    Case(layers.Conv3DTranspose(2, (1, 2, 3), 2, "same", 1), ((2, 2, 2, 3, 2),)),
+    Case(layers.Conv3DTranspose(2, (1, 2, 3), 2, "same", None, 1), ((2, 2, 2, 3, 2),)),
 )

@@ -66,6 +66,42 @@ def test_aliases_of_initializers_are_the_classes_of_keras():
                     assert own_module.get(name) == getattr(own_module, name)()
 
 
+@pytest.mark.parametrize(
+    "name", [name for name, _ in INITIALIZERS if hasattr(getattr(fk.initializers, name), "law")]
+)
+def test_fans_of_given_axes_are_kerass(name):
+    axes, shape = {"input_axes": [1], "output_axes": [0, 2]}, (10, 900, 20)
+    with keras_rules():
+        reference = getattr(keras.initializers, name)(seed=1, **axes)
+        expected = np.asarray(reference(shape)).std()
+        config = keras.initializers.serialize(reference)
+    initializer = fk.initializers.deserialize(config)
+    assert (initializer.input_axes, initializer.output_axes) == ((1,), (0, 2))
+    assert np.asarray(initializer(KEY, shape)).std() == pytest.approx(expected, rel=0.01)
+    assert np.asarray(type(initializer)()(KEY, shape)).std() != pytest.approx(expected, rel=0.1)
+    assert fk.initializers.deserialize(fk.initializers.serialize(initializer)) == initializer
+    # Keras before the two arguments opens files of initializers without them
+    assert "input_axes" not in type(initializer)().get_config()
+
+
+def test_given_axes_stay_in_einsum_dense():
+    for axes in (
+        {},
+        {"input_axes": [2], "output_axes": [0, 1]},
+        {"input_axes": [], "output_axes": [2]},
+    ):
+        initializer = fk.initializers.HeNormal(**axes)
+        layer = fk.layers.EinsumDense("abc,bcd->ad", 300, kernel_initializer=initializer)
+        with keras_rules():
+            initializer = keras.initializers.HeNormal(seed=1, **axes)
+            options = {"kernel_initializer": initializer}
+            reference = keras.layers.EinsumDense("abc,bcd->ad", 300, **options)
+            reference.build((None, 10, 20))
+            expected = np.asarray(reference.kernel).std()
+        kernel = layer.build(KEY, (None, 10, 20)).kernel
+        assert np.asarray(kernel).std() == pytest.approx(expected, rel=0.02), axes
+
+
 def test_an_explicit_seed_changes_the_draw():
     plain, seeded = fk.initializers.HeNormal(), fk.initializers.HeNormal(seed=1)
     assert not np.array_equal(plain(KEY, (3, 3)), seeded(KEY, (3, 3)))
@@ -77,6 +113,9 @@ def test_invalid_initializers_are_rejected():
         (lambda: fk.initializers.VarianceScaling(mode="fan"), "fan_in"),
         (lambda: fk.initializers.VarianceScaling(scale=0), "above 0"),
         (lambda: fk.initializers.VarianceScaling(distribution="flat"), "uniform"),
+        (lambda: fk.initializers.HeNormal(input_axes=[0]), "both input_axes and output_axes"),
+        (lambda: fk.initializers.HeNormal(None, [0], [2])(KEY, (3, 3)), "shape .3, 3., received 2"),
+        (lambda: fk.initializers.HeNormal(None, "0", [1]), "input_axes: expected a list of axes"),
         (lambda: fk.initializers.Orthogonal()(KEY, (3,)), "two axes"),
         (lambda: fk.initializers.Identity()(KEY, (3,)), "matrix"),
         (lambda: fk.initializers.STFT("both"), "side: expected 'real' or 'imag'"),

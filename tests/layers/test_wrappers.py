@@ -1,5 +1,7 @@
 """Wrappers, and models of other libraries as layers, beyond the layer table."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,11 @@ from tests.cases.wrappers import call_affine, call_counter, init_affine, init_co
 from tests.support.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(0)
+
+
+def call_other(weights, x):
+    """A function whose names say nothing: the layer calls it with all five arguments."""
+    return x
 
 
 def _data(*shape, seed=0):
@@ -227,7 +234,7 @@ def test_integer_params_are_not_trained():
         ),
         (lambda: layers.Pipeline(layers.Dense(2)), r"list of layers.*Dense"),
         (lambda: layers.JaxLayer("f"), r"call_fn.*str.*custom_objects"),
-        (lambda: layers.JaxLayer(call_affine), r"init_fn, params or state.*params and state"),
+        (lambda: layers.JaxLayer(call_other), r"init_fn, params or state.*params and state"),
         (
             lambda: layers.JaxLayer(call_affine, init_affine, call_arguments=("param", "inputs")),
             r"'param'.*Did you mean 'params'",
@@ -243,11 +250,11 @@ def test_integer_params_are_not_trained():
             r"native_serialization_platforms.*None",
         ),
         (
-            lambda: layers.JaxLayer(call_affine, init_affine).build(KEY, (2, 5)),
+            lambda: layers.JaxLayer(call_other, init_affine).build(KEY, (2, 5)),
             r"init_fn to return \(params, state\).*dict",
         ),
         (
-            lambda: layers.JaxLayer(call_affine, init_counter).build(KEY, (2, 5))(
+            lambda: layers.JaxLayer(call_other, init_counter).build(KEY, (2, 5))(
                 jnp.ones((2, 5)), state={"steps": jnp.int32(0)}
             ),
             r"\(params, state, rng, inputs, training\).*call_arguments=",
@@ -346,6 +353,110 @@ def test_flax_modules_in_json_and_in_models():
     dropout = dropout.build(KEY, (4, 5))
     values = dropout(jnp.ones((40, 50)), training=True, key=KEY)
     assert sorted(np.unique(values)) == [0.0, 2.0]
+
+
+def _nnx_network(nnx):
+    class Network(nnx.Module):
+        def __init__(self, rngs):
+            self.first = nnx.Linear(5, 4, rngs=rngs)
+            self.norm = nnx.BatchNorm(4, momentum=0.5, rngs=rngs)
+            self.drop = nnx.Dropout(0.5, rngs=rngs)
+            self.act = nnx.relu
+
+        def __call__(self, x):
+            return self.drop(self.norm(self.act(self.first(x))))
+
+        def half(self, x, flag=False):
+            return x * 2 if flag else x / 2
+
+    return Network
+
+
+def test_a_flax_layer_computes_a_module_of_nnx():
+    nnx = pytest.importorskip("flax.nnx")
+    x = jnp.asarray(_data(8, 5))
+    module = _nnx_network(nnx)(nnx.Rngs(0))
+    layer = layers.FlaxLayer(module)
+    state = layer.init_state(x)
+    assert list(state) == ["state.norm.mean", "state.norm.var"]
+    assert list(layer.params) == ["first.bias", "first.kernel", "norm.bias", "norm.scale"]
+    module.eval()
+    np.testing.assert_allclose(layer(x, state=state), module(x), rtol=1e-6)
+    out = layer.apply(x, state=state, training=True, key=KEY)
+    # dropout keeps about half of the entries, and draws by the key of the call
+    module.train()
+    module(x)
+    new = nnx.to_pure_dict(nnx.state(module, nnx.BatchStat))["norm"]
+    for name in ("mean", "var"):
+        value = out.updates[f"state.norm.{name}"]
+        np.testing.assert_allclose(value, new[name], rtol=1e-5, atol=1e-6)
+    assert 0 < float((out.value == 0).mean()) < 1
+    again = [layer.apply(x, state=state, training=True, key=jax.random.key(n)) for n in (1, 1, 2)]
+    np.testing.assert_array_equal(again[0].value, again[1].value)
+    assert not np.array_equal(again[0].value, again[2].value)
+    # the module given is not changed by the calls of the layer
+    np.testing.assert_array_equal(layer.init_state(x)["state.norm.mean"], 0)
+    half = layers.FlaxLayer(module, module.half, training_argument="flag")
+    np.testing.assert_array_equal(half(x, state=state), x / 2)
+    np.testing.assert_array_equal(half.apply(x, state=state, training=True, key=KEY).value, x * 2)
+
+
+def test_modules_of_nnx_train_and_keep_their_weights(tmp_path):
+    nnx = pytest.importorskip("flax.nnx")
+    x = _data(8, 5)
+    inputs = fk.Input((5,))
+    layer = layers.FlaxLayer(_nnx_network(nnx)(nnx.Rngs(0)), name="net")
+    model = fk.Model(inputs, layers.Dense(2)(layer(inputs))).build(KEY)
+    trainer = fk.Trainer(fk.optimizers.SGD(0.1), "mse")
+    run = trainer.init(model, KEY)
+    run, _ = trainer.fit(run, x, x[:, :2], epochs=2, verbose=0)
+    assert float(abs(run.state["net"]["state.norm.mean"]).max()) > 0
+    assert not np.array_equal(
+        run.model.layers["net"].params["first.kernel"].value, layer.params["first.kernel"].value
+    )
+    fk.save_weights(tmp_path / "w.npz", run.model, run.state)
+    again, state = fk.load_weights(tmp_path / "w.npz", model)
+    np.testing.assert_array_equal(again(x, state=state), run.model(x, state=run.state))
+    plain = layers.FlaxLayer(nnx.Linear(5, 2, rngs=nnx.Rngs(0)))
+    assert not plain.draws
+    assert not plain.stateful
+    assert hash(plain) == hash(layers.FlaxLayer(nnx.Linear(5, 2, rngs=nnx.Rngs(1))))
+    with pytest.raises(TypeError, match="no JSON form"):
+        fk.save_model(tmp_path / "m.keras", run.model, run.state)
+    with pytest.raises(ValueError, match="weights from its constructor"):
+        fk.engine.unbuilt(model).build(KEY)
+    with pytest.raises(ValueError, match="variables: expected None"):
+        layers.FlaxLayer(nnx.Linear(5, 2, rngs=nnx.Rngs(0)), variables={})
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LikeEquinox:
+    """A callable pytree of arrays and functions, for one row, as modules of Equinox are."""
+
+    weight: jax.Array
+    act: object
+
+    def __call__(self, x):
+        return self.act(self.weight @ x)
+
+
+def test_a_module_that_is_a_pytree_is_split_and_merged():
+    module = LikeEquinox(jnp.asarray(_data(2, 5)), jnp.tanh)
+    # equinox.partition and equinox.combine do the same
+    leaves, structure = jax.tree.flatten(module)
+    params = [leaf if isinstance(leaf, jax.Array) else None for leaf in leaves]
+    rest = [None if isinstance(leaf, jax.Array) else leaf for leaf in leaves]
+
+    def call(params, inputs):
+        pairs = zip(params, rest, strict=True)
+        merged = jax.tree.unflatten(structure, [r if p is None else p for p, r in pairs])
+        return jax.vmap(merged)(inputs)
+
+    layer = layers.JaxLayer(call, params=params)
+    x = _data(3, 5)
+    np.testing.assert_allclose(layer(x), np.tanh(x @ module.weight.T), rtol=1e-5)
+    assert [p.value.shape for p in layer.params.values()] == [(2, 5)]
 
 
 def test_a_missing_training_argument_is_reported():

@@ -214,6 +214,7 @@ def test_imports_by_string_are_optional_packages_or_the_late_lookup():
     assert direct == {
         "engine/config/late_module.py",
         "layers/foreign/flax_layer.py",  # flax
+        "layers/foreign/nnx_module.py",  # flax
         "saving/computed_files.py",  # onnxruntime
         "saving/onnx/exporting.py",  # onnx
         "training/callbacks/reporting/logs.py",  # tensorboardX, wandb, mlflow

@@ -176,7 +176,8 @@ def check_input(network: Network, slot: int, value: Tree) -> jax.Array | None:
             f"cut off. To cut them off, write x.astype({spec.dtype!r}).",
             layer=network._where,
         )
-    if jnp.issubdtype(received.dtype, jnp.complexfloating):
+    is_complex = jnp.issubdtype(received.dtype, jnp.complexfloating)
+    if is_complex and not jnp.issubdtype(spec.dtype, jnp.complexfloating):
         raise FKerasError(
             f"{location}: expected {spec.dtype}, received {received.dtype}, and the imaginary parts would "
             "be lost. Pass the parts as real numbers: np.stack([x.real, x.imag], axis=-1).",

@@ -19,6 +19,7 @@ from fkeras.engine.config.namespaces import find
 from fkeras.engine.config.policy_maps import policy_at, policy_map, quantization
 from fkeras.engine.config.serialization import decode as decode
 from fkeras.engine.config.serialization import deserialize as deserialize
+from fkeras.engine.config.serialization import deserializer as deserializer
 from fkeras.engine.config.serialization import encode as encode
 from fkeras.engine.config.serialization import lookup as lookup
 from fkeras.engine.config.serialization import serialize as serialize
@@ -99,7 +100,7 @@ def make_dataclass(cls: Any) -> None:
 
 def _construct(self: Configurable, *args: Field, **kwargs: Field) -> None:
     fields = [f for f in dataclasses.fields(self) if f.init]
-    positional = [f.name for f in fields if not f.kw_only]
+    positional = _positional(type(self), fields) if args else []
     cls = type(self).__name__
     if len(args) > len(positional):
         check_layer_arguments(type(self), args)
@@ -143,7 +144,21 @@ def _construct(self: Configurable, *args: Field, **kwargs: Field) -> None:
 def _arguments(cls: type) -> list[dataclasses.Field]:
     """Returns the fields that are arguments of the constructor, in the order of the signature."""
     fields = [field for field in dataclasses.fields(cls) if field.init]
-    return sorted(fields, key=lambda field: bool(field.kw_only))
+    positions = {name: n for n, name in enumerate(_positional(cls, fields))}
+    return sorted(fields, key=lambda field: positions.get(field.name, len(positions)))
+
+
+def _positional(cls: type, fields: Collection[dataclasses.Field]) -> list[str]:
+    """Returns the names of the arguments that may be given by position, in order.
+
+    The names in a class's `_positional` are such arguments in Keras's order, whatever the order of the
+    fields, and also by keyword only in declarations: a shared base class declares them first.
+    """
+    names = [f.name for f in fields if not f.kw_only]
+    declared = getattr(cls, "_positional", ())
+    start = next((n for n, name in enumerate(names) if name in declared), len(names))
+    rest = [name for name in names[start:] if name not in declared]
+    return [*names[:start], *declared, *rest]
 
 
 class _Constructor:
@@ -168,10 +183,11 @@ class _Constructor:
     def __signature__(self) -> inspect.Signature:
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         parameters = [inspect.Parameter("self", kinds[0])]
+        positional = _positional(self.cls, [f for f in dataclasses.fields(self.cls) if f.init])
         parameters += [
             inspect.Parameter(
                 f.name,
-                kinds[bool(f.kw_only)],
+                kinds[f.name not in positional],
                 default=inspect.Parameter.empty if f.default is dataclasses.MISSING else f.default,
             )
             for f in _arguments(self.cls)

@@ -39,6 +39,11 @@ _OBJECTS = (
     "quantizers",
     "pretrained",
 )
+# where a class without a module is searched, in this order
+_WITHOUT_MODULE = (
+    *("layers", "initializers", "regularizers", "constraints", "losses", "metrics"),
+    *("optimizers", "optimizers.schedules", "activations", "quantizers", ""),
+)
 _FUNCTIONS = ("activations", "losses", "metrics")
 _OPERATIONS = ("ops", "ops.image", "ops.linalg", "ops.nn", "ops.numpy")
 # functions of these namespaces that create or look up objects: not for use by a file
@@ -100,6 +105,22 @@ def public(name: str, home: str) -> Any:
     return value if home in _FUNCTIONS and name not in _TOOLS and callable(value) else None
 
 
+def without_module(name: str) -> list[Any]:
+    """Returns the different classes and functions of a name in all namespaces of objects.
+
+    Example:
+        >>> [value.__module__ for value in without_module("Identity")]
+        ['fkeras.layers.core.identity', 'fkeras.initializers.constant']
+    """
+    found: list[Any] = []
+    for home in _WITHOUT_MODULE:
+        value = public(name, home)
+        # identity: layers may compare by value
+        if value is not None and not any(value is other for other in found):
+            found.append(value)
+    return found
+
+
 def find(
     name: str,
     module: str | None,
@@ -110,7 +131,7 @@ def find(
 
     Args:
         name: the name of the class or function.
-        module: the module in the file, or None.
+        module: the module in the file, or None, for which the first namespace with the name counts.
         custom_objects: the user's classes and functions by name; these take precedence.
         registered: the name under which Keras registered the class, such as "package>Name".
 
@@ -139,11 +160,14 @@ def find(
     if custom:
         return custom[0]
     package, _, registered_name = str(registered).rpartition(">")
-    if namespace_name is not None and package not in ("", *_PACKAGES):
+    own = namespace_name is not None or module is None
+    if own and registered is not None and package not in ("", *_PACKAGES):
         raise ValueError(
             f"deserialize: expected the class {registered!r} of another package, which the file names "
             f"like the built-in {name!r}. Pass custom_objects={{{registered!r}: {registered_name}}}."
         )
+    if module is None and (values := without_module(name)):
+        return values[0]
     if namespace_name is not None:
         value = public(name, namespace_name)
         if value is not None:

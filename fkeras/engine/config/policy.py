@@ -16,12 +16,13 @@ from fkeras.engine.values.annotations import Field, Leaf, Tree
 from fkeras.engine.values.spec import STRING
 
 NAMES = ("float32", "bfloat16", "float16", "float64", "mixed_bfloat16", "mixed_float16")
+_COMPLEX = ("complex64", "complex128")
 _INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
 def _policy_name(name: str) -> str:
     policy_name = name if isinstance(name, str) else dtype_name(name)
-    if policy_name not in (*NAMES, *_INTEGERS, STRING):
+    if policy_name not in (*NAMES, *_INTEGERS, *_COMPLEX, STRING):
         hint = suggest(name, NAMES) if isinstance(name, str) else ""
         raise ValueError(
             f"There is no dtype policy {describe_value(name)}.{hint} Known: {', '.join(NAMES)}."
@@ -95,16 +96,16 @@ class DTypePolicy(Configurable):
 def get_policy(value: Field) -> DTypePolicy:
     """Converts a name, a dtype, a policy or Keras's JSON form to a policy; None is float32."""
     policy = any_policy(value)
-    if policy.name == STRING:
+    if policy.name in (STRING, *_COMPLEX):
         raise ValueError(
-            "Layers have no string dtype; only inputs do: fk.Input(shape, dtype='string'). Leave "
-            "the argument out."
+            f"Layers have no {policy.name} dtype; only inputs do: fk.Input(shape, "
+            f"dtype={policy.name!r}). Leave the argument out."
         )
     return policy
 
 
 def any_policy(value: Field) -> DTypePolicy:
-    """Converts like `get_policy`, and also accepts the dtype "string" of inputs."""
+    """Converts like `get_policy`, and also accepts the dtypes of inputs: "string", "complex64"."""
     if value is None:
         return DTypePolicy("float32")
     if isinstance(value, DTypePolicy):

@@ -8,6 +8,7 @@ explicit mapping, `custom_objects`. fkeras has no registry, which would be globa
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,10 +17,12 @@ import ml_dtypes  # noqa: F401  (a dependency of jax: gives NumPy the names of i
 import numpy as np
 
 from fkeras.engine.config.config_checks import entry, expect
+from fkeras.engine.config.custom_objects import custom_object
 from fkeras.engine.config.late_module import late_module
-from fkeras.engine.config.namespaces import find
+from fkeras.engine.config.namespaces import find, without_module
 from fkeras.engine.messages.errors import describe_value, suggest
 from fkeras.engine.messages.key_paths import within
+from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.values.annotations import Field, Json
 from fkeras.engine.values.frozen import ArrayConstant, FrozenDict
@@ -192,6 +195,29 @@ def deserialize(config: Json, custom_objects: Mapping[str, Any] | None = None) -
         return cls.from_config(dict(inner or {}), custom_objects=custom_objects)
 
 
+def inner_config(config: Json, class_names: tuple[str, ...], where: str) -> Any:
+    """Returns the "config" of an object, as Keras's `to_json` writes a model, or `config` itself.
+
+    Args:
+        class_names: the classes of `where`, whose `from_config` received `config`.
+
+    Raises:
+        ValueError: for an object of another class.
+
+    Example:
+        >>> inner_config({"class_name": "Model", "config": {"layers": []}}, ("Model",), "Model")
+        {'layers': []}
+    """
+    if not isinstance(config, Mapping) or "class_name" not in config or "config" not in config:
+        return config
+    if config["class_name"] not in class_names:
+        raise ValueError(
+            f"{where}.from_config: expected the configuration of a {where}, received that of a "
+            f"{str(config['class_name'])[:80]}. fk.model_from_json opens the JSON of any model."
+        )
+    return config["config"]
+
+
 def _numbers(data: Json) -> np.ndarray:
     """Converts an array that a configuration stores as nested lists to a NumPy array."""
     dtype = entry(data, "dtype", str)
@@ -219,9 +245,17 @@ def resolve(
 
 
 def decode(value: Json, custom_objects: Mapping[str, Any] | None = None) -> Any:
-    """Converts JSON data from `encode` back, creating the objects that the data describes."""
+    """Converts JSON data from `encode` back, creating the objects that the data describes.
+
+    An object without a module whose name is that of several classes, such as "Identity", remains
+    data: the converter of its field knows the kind.
+    """
     if isinstance(value, Mapping):
         if "class_name" in value and "config" in value:
+            name = value["class_name"]
+            if value.get("module") is None and isinstance(name, str):
+                if not custom_object(custom_objects, name) and len(without_module(name)) > 1:
+                    return FrozenDict(value)
             return deserialize(value, custom_objects)
         entries = {}
         for key, item in value.items():
@@ -275,7 +309,7 @@ def lookup(
                 f"{', '.join(sorted(known_names))}; or pass a custom function or object."
             )
     if isinstance(identifier, Mapping):
-        identifier = deserialize(identifier, custom_objects)
+        identifier = _of_kind(identifier, names, custom_objects)
     check_not_keras(identifier, kind)
     if isinstance(identifier, type):
         identifier = identifier()
@@ -285,6 +319,45 @@ def lookup(
         f"Expected a name, a configuration or a callable for the {kind}, received "
         f"{describe_value(identifier)}. For example: {next(iter(names), None)!r}."
     )
+
+
+def _of_kind(config: Json, names: Mapping[str, Any], custom_objects: Any) -> Any:
+    """Returns the object of a configuration, which needs no module for a name in `names`."""
+    name, inner = config.get("class_name"), config.get("config")
+    target = inner if name == "function" else name
+    is_named = isinstance(target, str) and target in names and config.get("module") is None
+    if not is_named or custom_object(custom_objects, target, config.get("registered_name")):
+        return deserialize(config, custom_objects)
+    found = names[target]
+    if not isinstance(found, type):  # a function has no arguments
+        return found if name == "function" or not inner else deserialize(config, custom_objects)
+    return deserialize(
+        {**config, "class_name": found.__name__, "module": keras_module(found)}, custom_objects
+    )
+
+
+def deserializer(get: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a `deserialize` that accepts names, and data without a module, of one kind.
+
+    Args:
+        get: the lookup of the kind, `(identifier, custom_objects)`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.initializers.deserialize({"class_name": "HeNormal", "config": {}})
+        HeNormal()
+    """
+
+    def deserialize_kind(config: Json, custom_objects: Mapping[str, Any] | None = None) -> Any:
+        name = config.get("class_name") if isinstance(config, Mapping) else None
+        # the kind matters for the names of several classes, and for other names of a class
+        is_clear = isinstance(name, str) and len(without_module(name)) == 1
+        if isinstance(config, Mapping) and (config.get("module") is not None or is_clear):
+            return deserialize(config, custom_objects)
+        known = isinstance(config, str) or name is not None
+        return get(config, custom_objects) if known else deserialize(config)
+
+    return hides_internal_frames(functools.update_wrapper(deserialize_kind, deserialize))
 
 
 def _may_be(value: Json, kind: str) -> bool:

@@ -129,7 +129,7 @@ def _input_nodes(tensors: list, where: str) -> dict[Key, Node]:
         if is_input(tensor):
             nodes[key] = tensor.node
         else:  # cut the graph: a new input replaces the tensor
-            layer = InputLayer(tensor.spec.dims, dtype=tensor.dtype)
+            layer = InputLayer(batch_shape=tensor.spec.dims, dtype=tensor.dtype)
             nodes[key] = Node(layer, input_signature(tensor.spec))
     return nodes
 

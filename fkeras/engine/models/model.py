@@ -13,6 +13,7 @@ from fkeras.engine.call.composition import compose
 from fkeras.engine.call.node import SymbolicTree
 from fkeras.engine.config.configurable import convert_fields
 from fkeras.engine.config.policy import DTypePolicy
+from fkeras.engine.config.serialization import inner_config
 from fkeras.engine.graph.close import close
 from fkeras.engine.graph_json.read import graph_from_config
 from fkeras.engine.graph_json.rule_keys import read_rule
@@ -141,9 +142,10 @@ class Model(Network):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        """The model of a configuration from `get_config`, without weights."""
+        """The model of a configuration from `get_config`, or of Keras's JSON, without weights."""
         if cls is not Model:
             return super().from_config(config, custom_objects)
+        config = inner_config(config, ("Functional", "Model"), "Model")
         rule, config = read_rule(config, custom_objects, cls.__name__)
         inputs, outputs = graph_from_config(config, custom_objects, rule)
         trainable = config.get("trainable", True)
@@ -191,6 +193,10 @@ def symbolic_inputs(specs: Tree) -> Tree:
     """A symbolic tensor for each spec in a tree."""
 
     def make(spec: Any) -> Any:
-        return symbolic(InputLayer(spec.dims, dtype=spec.dtype)) if isinstance(spec, Spec) else spec
+        return (
+            symbolic(InputLayer(batch_shape=spec.dims, dtype=spec.dtype))
+            if isinstance(spec, Spec)
+            else spec
+        )
 
     return jax.tree.map(make, specs, is_leaf=lambda v: isinstance(v, Spec))

@@ -14,7 +14,7 @@ from fkeras.engine.config.config_checks import entry, expect, name_of, naming
 from fkeras.engine.config.configurable import convert_fields
 from fkeras.engine.config.policy import DTypePolicy
 from fkeras.engine.config.policy_maps import policy_at
-from fkeras.engine.config.serialization import deserialize, serialize
+from fkeras.engine.config.serialization import deserialize, inner_config, serialize
 from fkeras.engine.graph.close import close, layer_names
 from fkeras.engine.graph.layer_dict import LayerDict
 from fkeras.engine.graph_json.rule_keys import read_rule, written_rule
@@ -156,7 +156,7 @@ class Sequential(Network):
             start = [self._input_layer()]
         elif self.graph is not None and first is not None:
             spec = self.graph.calls[first].outputs[0]
-            start = [InputLayer(spec.dims, dtype=spec.dtype)]
+            start = [InputLayer(batch_shape=spec.dims, dtype=spec.dtype)]
         # the layers keep their weights; only the graph around them is new
         options = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
         network = type(self)(members, **options).replace(_mask_rule=self._mask_rule)
@@ -220,6 +220,7 @@ class Sequential(Network):
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
         """The network of a configuration from `get_config` or Keras, without weights."""
+        config = inner_config(config, ("Sequential", cls.__name__), cls.__name__)
         rule, config = read_rule(config, custom_objects, cls.__name__)
         layers_by_name: dict[str, Layer] = {}
         entries = []
@@ -231,7 +232,7 @@ class Sequential(Network):
         shape = entry(config, "build_input_shape", (list, tuple, type(None)), default=None)
         if shape and entries and not isinstance(entries[0], InputLayer):
             batch = shape[0] if needs_batch_size(config) else None
-            entries.insert(0, InputLayer((batch, *shape[1:])))
+            entries.insert(0, InputLayer(batch_shape=(batch, *shape[1:])))
         start, members = _start(_with_input_dtype(entries))
         network = cls(
             members,
@@ -254,7 +255,7 @@ def _with_input_dtype(entries: list[Any]) -> list[Any]:
         return entries
     dtypes = {second.graph.specs[slot].dtype for slot in second.graph.input_slots}
     if first.spec.dtype.startswith("float") and len(dtypes) == 1 and "int" in min(dtypes):
-        first = InputLayer(first.batch_shape, dtype=min(dtypes), name=first.name)
+        first = InputLayer(batch_shape=first.batch_shape, dtype=min(dtypes), name=first.name)
     return [first, *entries[1:]]
 
 

@@ -80,7 +80,7 @@ def split_after(network: Network, make: Make) -> tuple[Any, Any]:
         if slots[slot] is None:
             name = _free(graph.coords[slot].layer, crossing_tensors)
             spec = graph.specs[slot]
-            slots[slot] = symbolic(InputLayer(spec.dims, dtype=spec.dtype, name=name))
+            slots[slot] = symbolic(InputLayer(batch_shape=spec.dims, dtype=spec.dtype, name=name))
             crossing_tensors[name] = (tensors[slot], slots[slot])
 
     strings: set[int] = set()
@@ -176,7 +176,9 @@ class _Cut:
 
     def _pass(self, name: str, tensor: SymbolicTensor) -> Tree:
         input_name = _free(name, self.border.keys() | self.taken)
-        device_input = symbolic(InputLayer(tensor.spec.dims, dtype=tensor.dtype, name=input_name))
+        device_input = symbolic(
+            InputLayer(batch_shape=tensor.spec.dims, dtype=tensor.dtype, name=input_name)
+        )
         self.border[input_name] = (tensor, device_input)
         return device_input
 

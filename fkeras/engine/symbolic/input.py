@@ -14,12 +14,12 @@ from fkeras.engine.call.signature import input_signature
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, integer
 from fkeras.engine.config.field_types import AnyInteger, Converted, Policy
-from fkeras.engine.config.policy import NAMES, any_policy
+from fkeras.engine.config.policy import NAMES, DTypePolicy, any_policy
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import describe_value, suggest
-from fkeras.engine.migration_hints.arguments import explains_arguments
+from fkeras.engine.migration_hints.arguments import explains_arguments, unknown_argument
 from fkeras.engine.symbolic.operators import KerasTensor
-from fkeras.engine.values.annotations import Json, SymbolicTensor, Tree
+from fkeras.engine.values.annotations import Field, Json, SymbolicTensor, Tree
 from fkeras.engine.values.config_walk import mappings
 from fkeras.engine.values.spec import (
     STRING,
@@ -80,14 +80,18 @@ class InputLayer(Layer):
     """Returns its input unchanged; the layer of a tensor from `fk.Input`.
 
     Args:
-        batch_shape: shape with the batch axis, None, a name or an expression of names for unknown
-            sizes.
+        shape: shape of one sample, None, a name or an expression of names for unknown sizes.
+        batch_size: fixed batch size.
         dtype: dtype of the values.
+        batch_shape: shape with the batch axis, instead of `shape` and `batch_size`.
         optional: whether a call may leave out the input, or pass None.
+
+    Raises:
+        ValueError: without a shape, or with both `shape` and `batch_shape`.
 
     Example:
         >>> import fkeras as fk
-        >>> fk.layers.InputLayer((None, 3), name="x").get_config()["batch_shape"]
+        >>> fk.layers.InputLayer((3,), name="x").get_config()["batch_shape"]
         [None, 3]
     """
 
@@ -99,6 +103,29 @@ class InputLayer(Layer):
     )
     dtype: Policy = option(default="float32", convert=any_policy, kw_only=True)
     optional: bool = option(default=False, convert=boolean, kw_only=True)
+
+    def __init__(
+        self,
+        shape: Sequence[AnyInteger | str | None] | None = None,
+        batch_size: int | None = None,
+        dtype: DTypeLike | DTypePolicy = "float32",
+        *,
+        batch_shape: Sequence[AnyInteger | str | None] | None = None,
+        name: str | None = None,
+        trainable: bool = True,
+        optional: bool = False,
+        **unknown: Field,
+    ):
+        if unknown:
+            names = ("shape", "batch_size", "dtype", "batch_shape", "name", "optional")
+            raise TypeError(unknown_argument("InputLayer", next(iter(unknown)), names))
+        fields = {
+            "batch_shape": _full_shape("InputLayer", shape, batch_size, batch_shape),
+            **{"dtype": dtype, "name": name, "trainable": trainable, "optional": optional},
+        }
+        for field, value in fields.items():
+            object.__setattr__(self, field, value)  # layers are frozen
+        self.__post_init__()
 
     @property
     def spec(self) -> Spec:
@@ -168,27 +195,33 @@ def Input(  # noqa: N802  (Keras's name)
         >>> fk.Input((28, 28, 1)).shape
         (None, 28, 28, 1)
     """
+    batch_shape = _full_shape("Input", shape, batch_size, batch_shape)
+    options = {"name": name, "dtype": _dtype_name(dtype), "optional": optional}
+    return symbolic(InputLayer(batch_shape=batch_shape, **options))
+
+
+def _full_shape(where: str, shape: Any, batch_size: Any, batch_shape: Any) -> Any:
+    """Returns the shape with the batch axis."""
     if (shape is None) == (batch_shape is None):
         raise ValueError(
-            "Input: expected either shape (one example) or batch_shape, received "
-            f"{'neither' if shape is None else 'both'}. Write fk.Input((28, 28, 1))."
+            f"{where}: expected either shape (one example) or batch_shape, received "
+            f"{'neither' if shape is None else 'both'}. Write fk.{where}((28, 28, 1))."
         )
-    if batch_shape is None:
-        if isinstance(shape, int | np.integer):
-            raise ValueError(
-                f"Input: expected a tuple for shape, received the number {shape}. Write "
-                f"fk.Input(({shape},))."
-            )
-        if not isinstance(shape, list | tuple | np.ndarray):
-            raise ValueError(
-                "Input: shape: expected a tuple of sizes and None, received "
-                f"{describe_value(shape)}. For vectors with 8 numbers: (8,)."
-            )
-        batch_shape = (_batch_size.check("Input: batch_size", batch_size), *shape)
-    elif batch_size is not None:
-        raise ValueError("Input: batch_size is part of batch_shape already. Leave it out.")
-    layer = InputLayer(batch_shape, name=name, dtype=_dtype_name(dtype), optional=optional)
-    return symbolic(layer)
+    if batch_shape is not None:
+        if batch_size is not None:
+            raise ValueError(f"{where}: batch_size is part of batch_shape already. Leave it out.")
+        return batch_shape
+    if isinstance(shape, int | np.integer):
+        raise ValueError(
+            f"{where}: expected a tuple for shape, received the number {shape}. Write "
+            f"fk.{where}(({shape},))."
+        )
+    if not isinstance(shape, list | tuple | np.ndarray):
+        raise ValueError(
+            f"{where}: shape: expected a tuple of sizes and None, received "
+            f"{describe_value(shape)}. For vectors with 8 numbers: (8,)."
+        )
+    return (_batch_size.check(f"{where}: batch_size", batch_size), *shape)
 
 
 def _dtype_name(dtype: DTypeLike | None) -> str:

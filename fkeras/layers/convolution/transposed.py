@@ -8,7 +8,7 @@ respect to the input of the convolution. With strides above 1 the output is larg
 
 from __future__ import annotations
 
-from typing import Self
+from typing import ClassVar, Self
 
 import jax
 
@@ -167,6 +167,9 @@ class Conv3DTranspose(Windows3D, _TransposedConvolution):
         >>> layer(jnp.ones((1, 4, 4, 4, 3))).shape
         (1, 8, 8, 8, 8)
     """
+
+    # Keras has another order in this class only
+    _positional: ClassVar[tuple[str, ...]] = ("data_format", "output_padding")
 
     output_padding: fk.OptionalSizes = fk.option(
         default=None, convert=fk.sizes(3, minimum=0, optional=True)

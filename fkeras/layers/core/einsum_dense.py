@@ -364,7 +364,8 @@ class EinsumDense(fk.Layer):
             if equation.ellipsis == "right":
                 bias = (*bias, *(1,) * (x.ndim - len(equation.input)))
         input_axes = getattr(self.kernel_initializer, "input_axes", None)
-        if not isinstance(self.kernel_initializer, _SCALED) or input_axes or None in kernel:
+        is_scaled = isinstance(self.kernel_initializer, _SCALED) and input_axes is None
+        if not is_scaled or None in kernel:
             return self.with_weights(key, kernel=kernel, bias=bias)
         # As in Keras, fan-in and fan-out are those of the equation. For three or more axes, the
         # initializers would compute the fans of a convolution kernel, so the kernel is drawn as a

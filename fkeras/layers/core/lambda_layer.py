@@ -49,14 +49,12 @@ _sizes = fk.several(
 )
 
 
-def _output_shape(value: fk.Field) -> tuple | None:
-    # Keras needs such a function for shapes that it cannot infer; jax.eval_shape infers all shapes
-    if callable(value):
-        raise TypeError(
-            "expected output_shape as a tuple without the batch axis, received a function. Leave "
-            "it out: shapes are inferred by running the function symbolically."
-        )
-    return _sizes(value)
+def _output_shape(value: fk.Field) -> Any:
+    return value if callable(value) and not isinstance(value, type) else _sizes(value)
+
+
+def _known_sizes(x: jax.Array) -> tuple[int | None, ...]:
+    return tuple(size if isinstance(size, int) else None for size in x.shape)
 
 
 def _arguments(value: fk.Field) -> Mapping[str, Any]:
@@ -90,7 +88,8 @@ class Lambda(fk.Layer):
     Args:
         function: function of an array, or of a list of arrays.
         output_shape: expected shape of the result without the batch axis, with None for an unknown
-            size. Optional: the layer infers the shape, and checks the result against this argument.
+            size; or a function from the shape of the input to that of the result, both with the batch
+            axis. Optional: the layer infers the shape, and checks the result against this argument.
         mask: mask of the output: an array, or a function `(x, mask) -> mask`. With None, the layer
             rejects inputs that carry a mask.
         arguments: further keyword arguments of the function.
@@ -112,7 +111,7 @@ class Lambda(fk.Layer):
     _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(training_default=None)
 
     function: Callable = fk.option(convert=_function)
-    output_shape: tuple | None = fk.option(default=None, convert=_output_shape)
+    output_shape: tuple | Callable | None = fk.option(default=None, convert=_output_shape)
     mask: Any = fk.option(default=None, convert=_mask)
     arguments: Mapping[str, Any] = fk.option(default=fk.FrozenDict(), convert=_arguments)
 
@@ -129,7 +128,7 @@ class Lambda(fk.Layer):
         }
         y = self.function(x, **arguments)
         if self.output_shape is not None:
-            self._check(y)
+            self._check(x, y)
         if callable(self.mask):
             mask = self.mask(x, context.mask)
         else:
@@ -158,8 +157,13 @@ class Lambda(fk.Layer):
             )
         return super().from_config(config, custom_objects)
 
-    def _check(self, y: jax.Array) -> None:
-        sizes, expected = y.shape[1:], self.output_shape or ()
+    def _check(self, x: fk.Tree, y: jax.Array) -> None:
+        expected, sizes = self.output_shape, y.shape
+        if callable(expected):
+            # as in Keras, unknown sizes are None
+            expected = tuple(expected(jax.tree.map(_known_sizes, x)))
+        else:
+            expected = (None, *(expected or ()))
         # unequal lengths are reported below, in the same message; symbolic sizes are not compared
         pairs = zip(expected, sizes, strict=False)
         sizes_match = all(
@@ -168,7 +172,7 @@ class Lambda(fk.Layer):
         )
         if len(sizes) != len(expected) or not sizes_match:
             raise ValueError(
-                f"{self._where}: expected a result of shape (b, *{self.output_shape}), as "
+                f"{self._where}: expected a result of shape {format_shape(expected)}, as "
                 f"output_shape says, received {format_shape(y.shape)}. Leave output_shape out; "
                 "shapes are inferred."
             )

@@ -1,4 +1,4 @@
-"""`FlaxLayer`: wraps a Flax module (`flax.linen`) as a layer."""
+"""`FlaxLayer`: wraps a Flax module (`flax.linen`, `flax.nnx`) as a layer."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fkeras.engine.config.serialization import resolve
 from fkeras.engine.messages.optional_packages import missing_package
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.foreign.base import ForeignLayer
+from fkeras.layers.foreign.nnx_module import NnxModule, is_nnx, split_nnx
 
 _OWN = ("parent", "name")  # fields that every Flax module has
 _DROPOUT = ("dropout",)
@@ -77,7 +78,7 @@ def _module(value: fk.Field) -> Any:
 
 
 class FlaxLayer(ForeignLayer):
-    """Computes `module.apply(variables, inputs)` for a `flax.linen` module.
+    """Computes a Flax module: `module.apply(variables, inputs)` for `flax.linen`, or `module(inputs)`.
 
     The collection "params" is the layer's weights; all other collections, such as "batch_stats",
     are its state. In training, the module receives a key for each name in `rngs`; in inference,
@@ -88,13 +89,19 @@ class FlaxLayer(ForeignLayer):
     grow otherwise. Floating outputs are cast to the compute dtype, whatever the dtype of the
     module; Keras does not cast them.
 
+    A module of `flax.nnx` has its arrays already. The layer splits them off, and merges them in each
+    call: variables of the type `Param` are the layer's weights, all others but the states of random
+    streams its state. The call runs the module's `train()` in training and `eval()` in inference, and
+    draws from the key of the call. The module itself stays as it is. Such a layer has no JSON form:
+    `fk.save_weights` writes its arrays, and `fk.load_weights` reads them into the same layer.
+
     `training_argument` names the module's argument for the training mode, if the module has this
     argument. (Keras supports only the name `training`.) Only modules of Flax need the package:
     `pip install flax`.
 
     Args:
-        module: the module, not bound to variables; a module that holds lists is stored as a
-            `HashedModule`.
+        module: the module, not bound to variables, or a module of `flax.nnx`; a module that holds
+            lists is stored as a `HashedModule`.
         method: method to call, or its name; None for `__call__`.
         variables: initial variables, as returned by `module.init`; None to draw them.
         seed: folded into the key of each call; None uses the key alone.
@@ -154,6 +161,13 @@ class FlaxLayer(ForeignLayer):
         method_name = getattr(method, "__name__", "")
         if method_name and hasattr(type(module), method_name):
             method = method_name
+        if is_nnx(module):
+            if variables is not None:
+                raise ValueError(
+                    "FlaxLayer: variables: expected None for a module of flax.nnx, which has its "
+                    "variables. Leave the argument out."
+                )
+            module, variables = split_nnx(module)
         fields = {
             "module": module,
             "method": method,
@@ -170,7 +184,8 @@ class FlaxLayer(ForeignLayer):
     @property
     def draws(self) -> bool:
         """Returns whether a training call receives a PRNG key."""
-        return bool(self.rngs)
+        drawing = self.module.are_keys if isinstance(self.module, NnxModule) else self.rngs
+        return bool(drawing)
 
     def initialize(self, key: jax.Array, inputs: fk.Tree) -> tuple[Any, Any]:
         """Returns `(params, state)` of a newly initialized module."""
@@ -213,11 +228,12 @@ class FlaxLayer(ForeignLayer):
         return value, {**state, **updates}
 
     def _option(self, training: bool) -> dict[str, bool]:
+        options = {"is_training": training} if isinstance(self.module, NnxModule) else {}
         name = self.training_argument
         if name is None:
-            return {}
+            return options
         opposite = name.startswith("not ")
-        return {name.removeprefix("not "): training != opposite}
+        return {**options, name.removeprefix("not "): training != opposite}
 
     def get_config(self) -> dict[str, Any]:
         """Returns the module's class and fields, and deviations from Keras's defaults."""
@@ -257,6 +273,11 @@ def _split(variables: fk.Tree) -> tuple[Any, Any]:
 
 def _encode(value: fk.Field, where: str) -> Any:
     """Encodes a module as JSON data: its class, and the fields that differ from the defaults."""
+    if isinstance(value, NnxModule):
+        raise TypeError(
+            f"{where}: a module of flax.nnx ({value.name}) has no JSON form. Save the arrays: "
+            "fk.save_weights(path, model, state)."
+        )
     if isinstance(value, HashedModule):
         value = value.module
     if isinstance(value, list | tuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -51,14 +52,27 @@ def _arguments(allowed: tuple[str, ...]) -> Callable[[Any], tuple[str, ...]]:
     return convert
 
 
+def _own_arguments(
+    function: Callable | None, allowed: tuple[str, ...], otherwise: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Returns the names of a function's parameters, or `otherwise` if some are not allowed."""
+    # functions of other libraries may be wrapped, as by jax.jit, or bound to an object
+    inner = None if function is None else inspect.unwrap(function)
+    code = getattr(getattr(inner, "__func__", inner), "__code__", None)
+    if code is None or code.co_kwonlyargcount or code.co_flags & inspect.CO_VARARGS:
+        return otherwise
+    names = code.co_varnames[hasattr(inner, "__self__") : code.co_argcount]
+    return names if "inputs" in names and {*names} <= {*allowed} else otherwise
+
+
 class JaxLayer(ForeignLayer):
     """Computes `call_fn(params, state, rng, inputs, training)`, a function of any JAX library.
 
     The arrays of the pytree `params` are the layer's weights, and those of the pytree `state` its
-    state. `call_arguments` names the arguments of `call_fn`, in order; `call_fn` receives them by
-    position. (Keras inspects the function's signature.) Without "state", `call_fn` returns the
-    outputs and `init_fn` returns `params`; with "state", they return `(outputs, new_state)` and
-    `(params, state)`.
+    state. As in Keras, the names of the parameters of `call_fn` select its arguments; for a function
+    with other names, such as `model.apply`, `call_arguments` lists them in order. `call_fn` receives
+    the arguments by position. Without "state", `call_fn` returns the outputs and `init_fn` returns
+    `params`; with "state", they return `(outputs, new_state)` and `(params, state)`.
 
     `rng` is a key in training and None in inference, as in Keras. Floating weights are cast to the
     compute dtype. Floating outputs are cast too, unlike in Keras; the state keeps its dtypes.
@@ -67,9 +81,8 @@ class JaxLayer(ForeignLayer):
     - Haiku: `JaxLayer(f.apply, f.init)` with `call_arguments=("params", "rng", "inputs")` for
       `f = haiku.transform(...)`, `("params", "state", "rng", "inputs")` for
       `haiku.transform_with_state(...)`.
-    - Equinox: `params, rest = equinox.partition(model, equinox.is_inexact_array)`, and a function
-      that calls `jax.vmap(equinox.combine(params, rest))(inputs)` with
-      `call_arguments=("params", "inputs")`, `params=params`.
+    - Equinox: `params, rest = equinox.partition(module, equinox.is_inexact_array)`, and
+      `JaxLayer(lambda params, inputs: jax.vmap(equinox.combine(params, rest))(inputs), params=params)`.
     - Flax: `layers.FlaxLayer`.
 
     Args:
@@ -81,9 +94,11 @@ class JaxLayer(ForeignLayer):
         seed: folded into the key of each call; None uses the key alone.
         native_serialization_platforms: must be None; Keras uses the argument for another backend.
         call_arguments: names of the arguments of `call_fn`, in order, from "params", "state",
-            "rng", "inputs" and "training". Keyword only.
+            "rng", "inputs" and "training". None for the names of the function's parameters, or, if
+            it has others, for all five. Keyword only.
         init_arguments: names of the arguments of `init_fn`, in order, from "rng", "inputs" and
-            "training", which is True. Keyword only.
+            "training", which is True. None for the names of the function's parameters, or, if it has
+            others, for ("rng", "inputs"). Keyword only.
 
     Shapes:
         Those of `call_fn`.
@@ -98,7 +113,7 @@ class JaxLayer(ForeignLayer):
         ...     return {"scale": jnp.full(inputs.shape[-1], 3.0)}
         >>> def scaled(params, inputs):
         ...     return params["scale"].reshape(1, -1) * inputs
-        >>> layer = fk.layers.JaxLayer(scaled, init, call_arguments=("params", "inputs"))
+        >>> layer = fk.layers.JaxLayer(scaled, init)
         >>> layer = layer.build(jax.random.key(0), (None, 2))
         >>> layer(jnp.ones((1, 2)))
         Array([[3., 3.]], dtype=float32)
@@ -121,8 +136,8 @@ class JaxLayer(ForeignLayer):
         seed: int | None = None,
         native_serialization_platforms: None = None,
         *,
-        call_arguments: Sequence[str] = _CALL,
-        init_arguments: Sequence[str] = _INIT_DEFAULT,
+        call_arguments: Sequence[str] | None = None,
+        init_arguments: Sequence[str] | None = None,
         name: str | None = None,
         trainable: bool = True,
         dtype: DTypeLike = "float32",
@@ -136,8 +151,8 @@ class JaxLayer(ForeignLayer):
             "call_fn": call_fn,
             "init_fn": init_fn,
             "seed": seed,
-            "call_arguments": call_arguments,
-            "init_arguments": init_arguments,
+            "call_arguments": call_arguments or _own_arguments(call_fn, _CALL, _CALL),
+            "init_arguments": init_arguments or _own_arguments(init_fn, _INIT, _INIT_DEFAULT),
             "name": name,
             "trainable": trainable,
             "dtype": dtype,
@@ -211,7 +226,11 @@ class JaxLayer(ForeignLayer):
     def get_config(self) -> dict[str, Any]:
         """Returns the functions' names, and deviations from Keras's defaults."""
         config = super().get_config()
-        defaults = (("seed", None), ("call_arguments", _CALL), ("init_arguments", _INIT_DEFAULT))
+        defaults = (
+            ("seed", None),
+            ("call_arguments", _own_arguments(self.call_fn, _CALL, _CALL)),
+            ("init_arguments", _own_arguments(self.init_fn, _INIT, _INIT_DEFAULT)),
+        )
         for name, default in defaults:
             if getattr(self, name) == default:
                 del config[name]

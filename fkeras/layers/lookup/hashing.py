@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -179,6 +179,8 @@ class HashedCrossing(_Bins):
         >>> layer((["A", "B", "A"], [101, 101, 102]))
         array([1, 4, 3], dtype=int32)
     """
+
+    _positional: ClassVar[tuple[str, ...]] = ("name", "dtype")
 
     num_bins: fk.Integer = fk.option(convert=bins)
     output_mode: str = fk.option(default="int", convert=output_mode("int", "one_hot"))

@@ -58,6 +58,8 @@ class IntegerLookup(LookupLayer):
         Array([[3, 0]], dtype=int32)
     """
 
+    _positional: ClassVar[tuple[str, ...]] = ("name",)
+
     max_tokens: fk.OptionalInteger = fk.option(
         default=None, convert=fk.integer(minimum=2, optional=True)
     )

@@ -86,6 +86,8 @@ class StringLookup(StringMap, LookupLayer):
         ['[UNK]', 'a', 'b']
     """
 
+    _positional: ClassVar[tuple[str, ...]] = ("name", "salt")
+
     max_tokens: fk.OptionalInteger = fk.option(
         default=None, convert=fk.integer(minimum=2, optional=True)
     )

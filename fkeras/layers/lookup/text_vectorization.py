@@ -77,6 +77,8 @@ class TextVectorization(LookupLayer):
                [1, 2, 0, 0]], dtype=int32)
     """
 
+    _positional: ClassVar[tuple[str, ...]] = ("name",)
+
     max_tokens: fk.OptionalInteger = fk.option(
         default=None, convert=fk.integer(minimum=2, optional=True)
     )

@@ -11,6 +11,7 @@ With "same", an axis of length n gives ceil(n / stride) values, so none for n = 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import jax
 
@@ -32,6 +33,8 @@ class _Pooling(Spatial):
         ValueError: for inputs without a channel axis, or smaller than the window with padding
             "valid".
     """
+
+    _positional: ClassVar[tuple[str, ...]] = ("name",)
 
     pool_size: fk.Sizes = fk.option(default=2)
     strides: fk.OptionalSizes = fk.option(default=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -63,6 +63,8 @@ class Discretization(ListLayer):
         >>> layer.bin_boundaries
         (1.0, 2.0, 3.0)
     """
+
+    _positional: ClassVar[tuple[str, ...]] = ("dtype", "name")
 
     bin_boundaries: fk.OptionalReals = fk.option(default=None, convert=_boundaries)
     num_bins: fk.OptionalInteger = fk.option(

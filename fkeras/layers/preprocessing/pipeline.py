@@ -47,6 +47,8 @@ class Pipeline(fk.Layer):
         Array([[0., 1.]], dtype=float32)
     """
 
+    _positional: ClassVar[tuple[str, ...]] = ("name",)
+
     _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(training_default=True)
 
     layers: Converted[Sequence[fk.Layer], tuple[fk.Layer, ...]] = fk.option(convert=_layers)

@@ -15,6 +15,11 @@ from fkeras.layers.common import authoring as fk
 from fkeras.layers.recurrent.states import as_state, convert_initial_state, from_state
 from fkeras.nn.recurrence import Step, scan_sequence
 
+#: arguments of Keras's recurrent layers after the regularizers, in the order of the signatures
+PENALTIES = ("activity_regularizer", "kernel_constraint", "recurrent_constraint", "bias_constraint")
+DROPOUT = ("dropout", "recurrent_dropout")
+SEQUENCES = ("return_sequences", "return_state", "go_backwards", "stateful", "unroll")
+
 
 class Recurrent(fk.Layer):
     """Scans a step along time; a subclass defines the step and the states.

@@ -10,7 +10,7 @@ dropout=1, and rejects steps of unknown sizes.
 from __future__ import annotations
 
 import functools
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ from fkeras.layers.convolution.sliding import (
     check_steps,
     known_channels,
 )
-from fkeras.layers.recurrent.base import Recurrent
+from fkeras.layers.recurrent.base import DROPOUT, PENALTIES, SEQUENCES, Recurrent
 from fkeras.layers.recurrent.gates import open_forget_gate
 from fkeras.layers.recurrent.unit_steps import ForgetBias, Gates, Kernels, Penalties
 from fkeras.nn.convolution import convolve
@@ -77,6 +77,9 @@ class _ConvLSTM(Penalties, ForgetBias, Kernels, Gates, _ConvSteps):
         Shi et al., 2015, Convolutional LSTM network, https://arxiv.org/abs/1506.04214 (here
         without the products of the gates with c).
     """
+
+    # Keras's classes have no `unroll`
+    _positional: ClassVar[tuple[str, ...]] = (*PENALTIES, *DROPOUT, "seed", *SEQUENCES[:-1])
 
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 

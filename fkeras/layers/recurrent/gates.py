@@ -60,11 +60,16 @@ def without_defaults(config: dict[str, Any], defaults: Mapping[str, Any]) -> dic
     return {k: v for k, v in config.items() if k not in defaults or v != defaults[k]}
 
 
-implementation = fk.integer(
-    minimum=1,
+_implementation = fk.integer(
+    minimum=0,
     maximum=2,
     hint="With 2 the gates share their dropout masks, with 1 they do not.",
 )
+
+
+def implementation(value: fk.Field) -> int:
+    """Accepts 1 and 2, and 0, which Keras 3 computes as 2."""
+    return _implementation(value) or 2
 
 
 use_cudnn = fk.either(fk.choice("auto"), fk.boolean, hint="Leave it out: it has no effect here.")

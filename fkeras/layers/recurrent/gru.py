@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import jax
 
 from fkeras.layers.common import authoring as fk
+from fkeras.layers.recurrent.base import DROPOUT, PENALTIES, SEQUENCES
 from fkeras.layers.recurrent.gates import dropout_masks, implementation, use_cudnn, without_defaults
 from fkeras.layers.recurrent.unit_steps import (
     Gates,
@@ -99,6 +100,11 @@ class GRU(_GRU, UnitRecurrent):
         Cho et al., Learning phrase representations using RNN encoder-decoder (2014),
         https://arxiv.org/abs/1406.1078 (version 1 with reset_after, version 3 without).
     """
+
+    _positional: ClassVar[tuple[str, ...]] = (
+        *(*PENALTIES, *DROPOUT, "seed", *SEQUENCES),
+        *("reset_after", "use_cudnn"),
+    )
 
     cell_class: ClassVar[str | None] = "GRUCell"
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import jax
 
 from fkeras.layers.common import authoring as fk
+from fkeras.layers.recurrent.base import DROPOUT, PENALTIES, SEQUENCES
 from fkeras.layers.recurrent.gates import (
     dropout_masks,
     implementation,
@@ -105,6 +106,11 @@ class LSTM(_LSTM, UnitRecurrent):
         Jozefowicz et al., An empirical exploration of recurrent network architectures (2015),
         for `unit_forget_bias`.
     """
+
+    _positional: ClassVar[tuple[str, ...]] = (
+        *(*PENALTIES, *DROPOUT, "seed", *SEQUENCES),
+        "use_cudnn",
+    )
 
     cell_class: ClassVar[str | None] = "LSTMCell"
 

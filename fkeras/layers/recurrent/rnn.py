@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 
 from fkeras.engine.config.field_types import Converted
 from fkeras.layers.common import authoring as fk
-from fkeras.layers.recurrent.base import Recurrent
+from fkeras.layers.recurrent.base import SEQUENCES, Recurrent
 from fkeras.layers.recurrent.cells import (
     StackedRNNCells,
     check_cell,
@@ -59,6 +59,8 @@ class RNN(Recurrent):
         >>> layer(jnp.ones((1, 4, 3)))
         Array([[4., 4., 4.]], dtype=float32)
     """
+
+    _positional: ClassVar[tuple[str, ...]] = (*SEQUENCES, "zero_output_for_mask")
 
     cell: Converted[fk.Layer | Sequence[fk.Layer], fk.Layer] = fk.option(convert=_cell)
 

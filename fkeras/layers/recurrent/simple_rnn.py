@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 import jax
 
 from fkeras.layers.common import authoring as fk
+from fkeras.layers.recurrent.base import DROPOUT, PENALTIES, SEQUENCES
 from fkeras.layers.recurrent.gates import dropout_masks
 from fkeras.layers.recurrent.unit_steps import Kernels, Penalties, UnitCell, UnitRecurrent, UnitStep
 from fkeras.nn.recurrence import Step, simple_rnn_step
@@ -69,5 +70,7 @@ class SimpleRNN(_SimpleRNN, UnitRecurrent):
         >>> layer(jnp.ones((2, 5, 3))).shape
         (2, 4)
     """
+
+    _positional: ClassVar[tuple[str, ...]] = (*PENALTIES, *DROPOUT, *SEQUENCES, "seed")
 
     cell_class: ClassVar[str | None] = "SimpleRNNCell"

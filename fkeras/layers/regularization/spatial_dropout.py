@@ -28,6 +28,8 @@ class _SpatialDropout(Spatial):
         https://arxiv.org/abs/1411.4280
     """
 
+    _positional: ClassVar[tuple[str, ...]] = ("name", "dtype")
+
     # subclasses declare `seed` and `data_format`, in Keras's order of arguments
     rate: fk.Real = fk.option(convert=fk.probability)
 

@@ -58,7 +58,10 @@ def describe(start: bytes, size: int | None = None) -> str:
     if text.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
         return "a web page (HTML), perhaps of an error. Download the file itself"
     if text.startswith((b"{", b"[")):
-        return "JSON: a configuration without weights. Pass the file that holds both"
+        return (
+            "JSON: a configuration without weights. Pass the file that holds both, or the text to "
+            "fk.model_from_json and the file of weights to fk.load_weights"
+        )
     return f"a file that begins with {start[:8]!r}. Save or download it again"
 
 

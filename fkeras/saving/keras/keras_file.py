@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
-from fkeras.engine import Layer, Network
+from fkeras.engine import Layer, Model, Network, Sequential
 from fkeras.engine.config.custom_objects import CustomObjects
 from fkeras.engine.config.serialization import deserialize, serialize
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
@@ -29,7 +29,7 @@ from fkeras.saving.containers.limits import Limits
 from fkeras.saving.containers.strict_json import check, field, parse
 from fkeras.saving.keras.extension_keys import put_back, put_beside
 from fkeras.saving.keras.lora_keys import with_fresh_adapters
-from fkeras.saving.quirks.origin import Origin
+from fkeras.saving.quirks.origin import Origin, origin_from
 from fkeras.saving.quirks.table import make_model, with_quirks
 from fkeras.saving.trained.resource_limits import check_calls, check_state
 from fkeras.saving.weights.filling import abstract_build, fill_from_store, plain
@@ -126,6 +126,29 @@ def read_config(archive: Archive, limits: Limits) -> tuple[Mapping[str, Any], Or
         return put_back(config, file, CONFIG), None
 
 
+def from_text(
+    text: str | bytes, custom_objects: Mapping[str, Any] | None, limits: Limits
+) -> Network:
+    """Returns the model, without weights, of the JSON that `to_json` of Keras or fkeras wrote."""
+    config = parse(text, None, None, limits)
+    # programs pass the text of `to_json` to `json.dump`, too
+    config = parse(config, None, None, limits) if isinstance(config, str) else config
+    check(config, dict, "the configuration of a model")
+    custom_objects = CustomObjects({**legacy.OBJECTS, **(custom_objects or {})})
+    with reading(None):
+        if "class_name" not in config:
+            field(config, "layers", list)
+            cls = Model if "input_layers" in config else Sequential
+            return cls.from_config(config, custom_objects)
+        # Keras 1 and 2 write their version, Keras 3 modules
+        is_keras_3 = "module" in config and "keras_version" not in config
+        version = "3" if is_keras_3 else config.get("keras_version", "1")
+        origin = origin_from(version, config.get("backend"), Origin())
+        config, converter = _current_form(config, origin, custom_objects)
+        custom_objects = custom_objects if converter is None else converter.all_objects
+        return _model(config, origin, custom_objects, None)
+
+
 def _current_form(
     config: Mapping[str, Any], origin: Origin | None, custom_objects: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], legacy.Converter | None]:
@@ -141,7 +164,10 @@ def _current_form(
 
 
 def _model(
-    config: Mapping, origin: Origin | None, custom_objects: Mapping[str, Any] | None, file: str
+    config: Mapping,
+    origin: Origin | None,
+    custom_objects: Mapping[str, Any] | None,
+    file: str | None,
 ) -> Network:
     def make(config: Mapping) -> Any:
         return deserialize(config, custom_objects)

@@ -7,6 +7,7 @@ rows and columns of weights with one axis); and SGD stores momentums even if it 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,8 +40,8 @@ def archive_training(
 ) -> tuple[Trainer, TrainState]:
     """Returns `(trainer, run)` of a compiled model in an archive of tf.keras 2.12 to 2.15.
 
-    The state of a `tf.keras.optimizers.legacy` optimizer starts from its initial values, as in
-    Keras, because archives do not store this state.
+    Archives do not store the state of a `tf.keras.optimizers.legacy` optimizer: as in Keras, this
+    state starts from its initial values; a warning says so.
 
     Raises:
         FileError: if the model was not compiled, or the optimizer cannot be built.
@@ -87,6 +88,12 @@ def _with_optimizer_state(
     optimizer, all_weights = trainer.optimizer, trainable_weights(run.model)
     weights = {path: all_weights[path] for path in paths}
     if "optimizer" not in store.groups():
+        warnings.warn(
+            f"{store.file}: the file holds no state of the optimizer {type(optimizer).__name__}: archives "
+            "of tf.keras omit the state of tf.keras.optimizers.legacy. The run starts with a new state, at "
+            "step 0. An .h5 file of the same model holds the state.",
+            stacklevel=2,
+        )
         init = optimizers.transformation(optimizer).init
         return run.replace(opt_state=init(weights))
     with reading(store.file, store.place(_OPTIMIZER)):

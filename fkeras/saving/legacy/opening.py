@@ -14,6 +14,7 @@ from fkeras.saving.containers.limits import Limits
 from fkeras.saving.containers.strict_json import ParsedJson, parse
 from fkeras.saving.legacy.configs.converter import Converter
 from fkeras.saving.legacy.weights.order import Orders
+from fkeras.saving.legacy.weights.summaries import with_boundaries
 from fkeras.saving.legacy.weights.weights import place_legacy_weights
 from fkeras.saving.quirks.origin import Origin, origin_of
 from fkeras.saving.quirks.table import make_model
@@ -58,6 +59,7 @@ def load(
         )
     converter = Converter(origin, CustomObjects(custom_objects or {}))
     with reading(origin.file, origin.member):
+        config = with_boundaries(config, store, origin, converter.custom_objects)
         converted = converter.model(config)
     model = make_model(converted, origin, lambda item: _build(item, converter))
     with reading(origin.file, "/model_weights"):

@@ -53,9 +53,17 @@ class Origin:
 def origin_of(store: Store, group: str = "", file: str | None = None) -> Origin:
     """Reads the origin of a legacy HDF5 file from the attributes of a group."""
     attributes = store.attributes(group)
-    version_text = attributes.get("keras_version", "1")
-    backend = attributes.get("backend")
-    origin = Origin(file=file or store.file, member=f"/{group}")
+    version, backend = attributes.get("keras_version", "1"), attributes.get("backend")
+    return origin_from(version, backend, Origin(file=file or store.file, member=f"/{group}"))
+
+
+def origin_from(version_text: Any, backend: Any, origin: Origin) -> Origin:
+    """Adds the version and the backend that a file names to an origin.
+
+    Example:
+        >>> origin_from("2.2.4-tf", "tensorflow", Origin(file="m.h5")).version
+        (2, 2, 4)
+    """
     # bounded numbers of digits: the text comes from an untrusted file
     match = (
         re.match(r"\d{1,4}(\.\d{1,4}){0,2}", version_text)

@@ -26,6 +26,7 @@ from fkeras.engine.config.public_names import public_names
 from fkeras.engine.config.serialization import deserialize, serialize
 from fkeras.engine.messages.key_paths import within
 from fkeras.losses import Loss, LossFunctionWrapper
+from fkeras.losses.naming import as_loss
 from fkeras.metrics import MeanMetricWrapper, Metric
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.hdf5 import Store
@@ -153,7 +154,7 @@ def _loss(value: ParsedJson, custom_objects: Mapping[str, Any]) -> Any:
     name = _function(value, custom_objects, "loss", losses)
     if isinstance(name, str) and name.lower() in ("crossentropy", "ce"):
         return name
-    loss = _object(losses, name, custom_objects)
+    loss = _object(as_loss, name, custom_objects)
     return _check_converted(loss, Loss, "a loss", name, custom_objects)
 
 
@@ -165,15 +166,15 @@ def _metric(value: ParsedJson, custom_objects: Mapping[str, Any]) -> Any:
         if name.lower() not in ("accuracy", "acc", "crossentropy", "ce"):
             metrics.get(name)
         return name
-    metric = _object(metrics, name, custom_objects)
+    metric = _object(metrics.get, name, custom_objects)
     if isinstance(metric, Loss):
         metric = metrics.get(metric)
     return _check_converted(metric, Metric, "a metric", name, custom_objects)
 
 
-def _object(library: Any, name: ParsedJson, custom_objects: Mapping[str, Any]) -> Any:
+def _object(get: Callable[..., Any], name: ParsedJson, custom_objects: Mapping[str, Any]) -> Any:
     is_config = isinstance(name, Mapping)
-    return deserialize(name, custom_objects) if is_config else library.get(name, custom_objects)
+    return deserialize(name, custom_objects) if is_config else get(name, custom_objects)
 
 
 def _function(
@@ -289,7 +290,7 @@ def _json(value: Any) -> Any:
         return {name: _json(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [_json(part) for part in value]
-    if isinstance(value, LossFunctionWrapper) and losses.get(value.fn) == value:
+    if isinstance(value, LossFunctionWrapper) and as_loss(value.fn) == value:
         return serialize(value.fn)  # Keras has no public class for the function
     if isinstance(value, MeanMetricWrapper) and metrics.get(value.fn) == value:
         return serialize(value.fn)

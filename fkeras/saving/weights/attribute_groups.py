@@ -30,7 +30,8 @@ def attribute_groups(
 ) -> list[tuple[str, str]] | None:
     """Returns `(layer name, group relative to the network's group)` for each layer.
 
-    The result is None where the graph, not the attributes, determines the groups.
+    The result is None where the graph, not the attributes, determines the groups. A layer that
+    `call` makes has no field: its name is that of the attribute of Keras's class.
 
     Args:
         has: returns whether the file has a group. None for writing: the outermost model is stored
@@ -48,7 +49,7 @@ def attribute_groups(
         [('dense', 'dense'), ('out', 'layers/dense_1')]
     """
     fields = _fields(network)
-    if not fields:
+    if not fields and (has is None or not _is_composed(network)):
         return None
     by_field, by_list = _groups_by_field(fields), _groups_of_model(network, fields)
     groups_by_name = by_list if not group else {**by_list, **by_field}
@@ -57,6 +58,10 @@ def attribute_groups(
         # only a functional model lists its InputLayer: the model in the file was not subclassed
         if has(f"{start}{_LIST}/input_layer"):
             return None
+        # a layer that `call` makes: by the attribute's name, else by the name of Keras's layer
+        names = {n: noted(group)[n] for n in by_list if n in noted(group)}
+        names |= {n: n for n in by_list if n not in (_LIST, "vars") and has(f"{start}{n}")}
+        by_field = {**names, **by_field}
         # layers without a group of their own attribute are in the group of the list
         stored = noted(f"{start}{_LIST}")
         ungrouped = [n for n in by_list if not (n in by_field and has(f"{start}{by_field[n]}"))]
@@ -85,9 +90,12 @@ def second_groups(network: Layer) -> Iterator[tuple[str, str]]:
 
 
 def _fields(network: Layer) -> dict[str, Any]:
-    if not isinstance(network, Model) or type(network) is Model or network.graph is None:
-        return {}
-    return field_layers(network)
+    return field_layers(network) if _is_composed(network) else {}  # type: ignore[arg-type]
+
+
+def _is_composed(network: Layer) -> bool:
+    """Returns whether the network is a subclass of `fk.Model` with a graph."""
+    return isinstance(network, Model) and type(network) is not Model and network.graph is not None
 
 
 def _groups_by_field(fields: Mapping[str, Any]) -> dict[str, str]:

@@ -102,7 +102,7 @@ def noted_groups(store: Store, path: str) -> dict[str | None, str]:
     """Returns the groups inside a group by their stored layer names; None for no name."""
     groups_by_name: dict[str | None, str] = {}
     for group in store.groups(path):
-        inner = f"{path}/{group}/vars"
+        inner = f"{path}/{group}/vars" if path else f"{group}/vars"
         # an attribute of a file may have any type: only strings are names
         name = store.attributes(inner).get("name") if store.has(inner) else None
         groups_by_name.setdefault(name if isinstance(name, str) else None, group)
@@ -196,11 +196,15 @@ def fill_from_store(
     unexpected = [path for path in unexpected if not path.startswith("optimizer/")]
     unexpected = [path for path in unexpected if not path.endswith(IDF_WEIGHTS)]
     if unexpected:
+        stored_places = [p for p in places(model, state, groups) if p.path]
+        absent = [p.name for p in stored_places if not store.has(find(p))]
+        lacks = f", and none for {', '.join(absent[:3])}" if absent else ""
         shown = ", ".join(unexpected[:5]) + (", ..." if len(unexpected) > 5 else "")
         raise FileError(
-            f"received {len(unexpected)} arrays that belong to no layer of the model: {shown}. The "
+            f"received {len(unexpected)} arrays that belong to no layer of the model: {shown}{lacks}. The "
             "weights belong to another model, or to a layer that this version does not support; "
-            "rebuild that model.",
+            "rebuild that model. Layers inside of an fk.Model have the names of the attributes of "
+            "Keras's class.",
             file=store.file,
             member=store.member,
         )

@@ -214,7 +214,7 @@ def test_calls_and_depths_of_a_shared_layer():
 def test_a_chain_of_20_000_nodes_closes_without_recursion():
     depth, spec = 20_000, Spec(("b", 2))
     layer = layers.Dense(2, name="d")
-    source = InputLayer((None, 2), name="x")
+    source = InputLayer((2,), name="x")
     x = tensor = KerasTensor(Node(source, input_signature(spec)), 0)
     args, options = Branch("tuple", (), (Ref(0),)), Branch("dict", (), ())
     signature = Signature(args, options, None, "strict", Ref(0), (spec,), (None,))

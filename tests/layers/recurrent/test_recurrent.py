@@ -374,3 +374,14 @@ def test_cells_that_break_the_protocol_are_rejected():
 
     _raises(r"return output, \[new_state\]", layers.RNN(NoStates()).build(KEY, X), X)
     _raises(r"expected 1 new states.*received 2", layers.RNN(TooMany()).build(KEY, X), X)
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "LSTMCell", "GRUCell"])
+def test_implementation_0_of_old_code_and_files_is_2(name):
+    with keras_rules():
+        config = keras.layers.serialize(getattr(keras.layers, name)(4, implementation=0))
+    config["config"]["implementation"] = 0
+    for layer in (getattr(layers, name)(4, implementation=0), layers.deserialize(config)):
+        assert layer.implementation == 2
+    with pytest.raises(ValueError, match="implementation"):
+        getattr(layers, name)(4, implementation=3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -118,6 +120,8 @@ class RandomCrop(RandomImageLayer):
         >>> fk.layers.RandomCrop(1, 2)(x, training=True, key=jax.random.key(1)).shape
         (1, 2, 1)
     """
+
+    _positional: ClassVar[tuple[str, ...]] = ("name",)
 
     height: fk.Integer = fk.option(convert=fk.integer(minimum=1))
     width: fk.Integer = fk.option(convert=fk.integer(minimum=1))

@@ -38,7 +38,7 @@ def legacy_source(
     layers match by order, provided that no name matches or that all pairs have equal sizes.
     """
     group = group_of(store)
-    stored = {safe_name(name): layer for name, layer in file_layers(store).items()}
+    stored = {safe_name(name): layer for name, layer in file_layers(store, model).items()}
     paths = {name: layer[1] for name, layer in stored.items()}
     origin = with_backend(
         origin_of(store, group), [p for layer_paths in paths.values() for p in layer_paths]

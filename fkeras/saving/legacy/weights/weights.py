@@ -18,6 +18,7 @@ from fkeras.engine import Layer, Network
 from fkeras.engine.tree.array_list import weights_by_path
 from fkeras.engine.tree.skeleton import skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
+from fkeras.layers import Discretization
 from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.legacy.calls.graphs import safe_name
 from fkeras.saving.legacy.weights import arrays
@@ -26,6 +27,9 @@ from fkeras.saving.quirks.origin import Origin, origin_of
 from fkeras.saving.weights.placing import Key, Transfer, with_arrays
 from fkeras.saving.weights.quantized_codes import Find, old_shapes, renewed, with_stored_codes
 from fkeras.saving.weights.weight_source import Stored, fits, unread
+
+#: name of the weight in which tf.keras stores the data of an adapted `Discretization`
+SUMMARY = "summary"
 
 
 def words(store: Store, group: str, name: str, origin: Origin) -> list[str]:
@@ -141,7 +145,7 @@ def stored_layers(
     store: Store, model: Network, state: Mapping[str, Any], orders: Orders
 ) -> list[tuple[str, str, list[str]]]:
     """Returns `(layer, group, paths of arrays)` for each layer of a model with arrays."""
-    stored = file_layers(store)
+    stored = file_layers(store, model)
     origin = origin_of(store, group_of(store))
     model_layers = own_layers(model, state, orders)
     names = {safe_name(name): name for name in stored}
@@ -162,8 +166,13 @@ def stored_layers(
     ]
 
 
-def file_layers(store: Store) -> dict[str, tuple[str, list[str]]]:
-    """Returns `(group, paths of arrays)` of each layer of a file with arrays, by layer name."""
+def file_layers(store: Store, model: Network | None = None) -> dict[str, tuple[str, list[str]]]:
+    """Returns `(group, paths of arrays)` of each layer of a file with arrays, by layer name.
+
+    Args:
+        model: a model whose configuration has the boundaries of its adapted layers: the result
+            omits the summaries of these layers.
+    """
     group = group_of(store)
     origin = origin_of(store, group)
     stored: dict[str, tuple[str, list[str]]] = {}
@@ -180,9 +189,16 @@ def file_layers(store: Store) -> dict[str, tuple[str, list[str]]]:
         weights = words(store, layer_group, "weight_names", origin)
         if name in stored or len(set(weights)) < len(weights):
             raise origin.error("the file lists a name twice. The file is damaged.", name)
+        if model is not None:
+            owner = model.layers.get(safe_name(name), model)
+            weights = [w for w in weights if base_name(w) != SUMMARY or not _has_bins(owner)]
         if weights:
             stored[name] = (layer_group, [f"{layer_group}/{w}" for w in weights])
     return stored
+
+
+def _has_bins(layer: Layer) -> bool:
+    return any(isinstance(inner, Discretization) for _, inner in sublayers(layer))
 
 
 def own_layers(model: Network, state: Mapping[str, Any], orders: Orders) -> list[str]:
