@@ -113,6 +113,25 @@ def test_mismatched_structures_show_their_first_difference(name):
     assert own_text in str(error.value) and other_text in str(error.value)
 
 
+def test_structures_with_other_numbers_of_weights_show_the_paths_of_both():
+    x = fk.Input((3,))
+    other = fk.Model(x, layers.Dense(1, name="b")(x)).build(KEY)
+    model = fk.Model(x, layers.Dense(1, name="b")(layers.Dense(4, name="a")(x))).build(KEY)
+    adam = fk.Trainer("adam", "mse")
+    for make in (
+        lambda model: model,
+        lambda model: [model],
+        lambda model: adam.init(model, KEY),
+        lambda model: optax.adam(0.1).init(model),
+    ):
+        with pytest.raises(ValueError, match="different numbers of pytree children") as error:
+            jax.tree.map(lambda a, b: a, make(model), make(other))
+        assert "a/kernel a/bias b/kernel b/bias" in str(error.value)
+    pairs = jax.tree_util.tree_leaves_with_path(adam.init(other, KEY))
+    paths = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in pairs]
+    assert paths[:2] == ["model/b/kernel", "model/b/bias"]
+
+
 def test_differences_of_graphs_are_shown():
     x = fk.Input((3,))
     dense = layers.Dense(3, name="d")
