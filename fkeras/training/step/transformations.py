@@ -68,7 +68,8 @@ def bound_to(
         part = {path: weights[path] for path in paths}
         return _fitting(inner, part, form_of_labels(skeleton))
 
-    return transformation(mapped(get(optimizer), bind, tuple(weights)))
+    bound_optimizer: Any = transformation(mapped(get(optimizer), bind, tuple(weights)))
+    return bound_optimizer
 
 
 def refuse_unusable(optimizer: Any) -> None:
@@ -197,7 +198,7 @@ def _by_path(inner: Any, names: tuple[str, ...]) -> optax.GradientTransformation
     def update(gradients: Any, state: Any, weights: Any = None, **extra: Any) -> Any:
         return inner.update(gradients, state, weights, **_only(names, extra))
 
-    return optax.GradientTransformationExtraArgs(inner.init, update)
+    return _transformation(inner.init, update)
 
 
 def _over_model(
@@ -234,6 +235,11 @@ def _over_model(
         arguments = tree(gradients), state, tree(weights)
         return flat(inner.update(*arguments, **_only(names, extra)), weights)
 
+    return _transformation(init, update)
+
+
+# Any: optax's protocols fix the names of parameters that optax passes by position
+def _transformation(init: Any, update: Any) -> optax.GradientTransformationExtraArgs:
     return optax.GradientTransformationExtraArgs(init, update)
 
 

@@ -85,13 +85,13 @@ def test_labels_of_another_model_and_calls_of_labels_are_rejected():
     trainer = fk.Trainer(optax.multi_transform(kinds, other), "mse")
     with pytest.raises(fk.FKerasError, match="no label for the weight 'a/bias'") as error:
         trainer.init(MODEL, KEY)
-    assert "by path" in error.value.__notes__[0]
+    assert "by path" in error.value.__notes__[-1]
     with pytest.raises(fk.FKerasError, match="its leaves are labels"):
         other(X)
     trainer = fk.Trainer(optax.multi_transform(kinds, lambda _: other), "mse")
     with pytest.raises(ValueError, match="pytree|node type") as error:  # JAX 0.10 and 0.7
         trainer.init(MODEL, KEY)
-    assert "{'a/kernel': 'label', ...}" in error.value.__notes__[0]
+    assert "{'a/kernel': 'label', ...}" in error.value.__notes__[-1]
 
 
 DIFFERENT = {
@@ -124,7 +124,7 @@ def test_structures_with_other_numbers_of_weights_show_the_paths_of_both():
         lambda model: adam.init(model, KEY),
         lambda model: optax.adam(0.1).init(model),
     ):
-        with pytest.raises(ValueError, match="a/kernel a/bias b/kernel b/bias|with 'a'"):
+        with pytest.raises(ValueError, match="a/kernel a/bias b/kernel b/bias|with 'a'|'a/kernel'"):
             jax.tree.map(lambda a, b: a, make(model), make(other))
     pairs = jax.tree_util.tree_leaves_with_path(adam.init(other, KEY))
     paths = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in pairs]

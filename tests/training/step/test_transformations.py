@@ -267,7 +267,7 @@ def test_updates_and_states_of_other_forms_are_refused():
     own = optax.masked(sums, BY_PATH)
     with pytest.raises(ValueError, match="other shapes than the weights") as error:
         fk.Trainer(own, "mse").init(DEEP, KEY)
-    assert "passes the trainable weights by path" in error.value.__notes__[0]
+    assert "passes the trainable weights by path" in error.value.__notes__[-1]
 
 
 # -- trees over the model --------------------------------------------------------------------------
