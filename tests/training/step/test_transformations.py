@@ -13,6 +13,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.training.processes.arrays import is_key
 from fkeras.training.step.step import is_finite
 from tests.support.quick_cases import quick_cases
 
@@ -165,6 +166,25 @@ def test_a_transformation_trains_and_resumes_or_is_refused(name, tmp_path):
     _trained(trainer, SMALL, epochs=1, checkpoint=tmp_path)
     resumed = _trained(trainer, SMALL, checkpoint=tmp_path)
     _assert_equal(resumed.run.replace(memory={}), whole.run.replace(memory={}))
+
+
+def test_typed_keys_of_a_state_are_saved_and_are_those_of_each_member(tmp_path):
+    noise = optax.add_noise(0.1, 0.5, jax.random.key(3))
+    with jax.numpy_dtype_promotion("standard"):
+        trainer = fk.Trainer(optax.chain(noise, SGD), "mse", on_nonfinite="skip")
+        start = trainer.init(SMALL, KEY)
+        run, _ = trainer.step(start, (X, Y))
+        fk.callbacks.save_weights(tmp_path / "w.npz", run, weights_only=False)
+        _assert_equal(fk.callbacks.load_weights(tmp_path / "w.npz", start).opt_state, run.opt_state)
+        population = fk.populate(trainer, {"seed": [0, 1]})
+        runs = population.init(fk.engine.unbuilt(SMALL), KEY)
+        runs, history = population.fit(runs, X, Y, batch_size=8, verbose=0)
+        member = population.member(runs, 1)
+    assert np.shape(history.history["loss"]) == (1, 2)
+    (key,) = [a for a in jax.tree.leaves(member.opt_state) if is_key(a)]
+    np.testing.assert_array_equal(
+        jax.random.key_data(key), jax.random.key_data(run.opt_state[0].rng_key)
+    )
 
 
 # -- the arguments of an update ------------------------------------------------------------------
