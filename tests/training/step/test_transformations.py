@@ -128,7 +128,7 @@ def _made(name):
 
 def _trained(trainer, model, start=None, **options):
     start = trainer.init(model, KEY) if start is None else start
-    with jax.numpy_dtype_promotion("standard"):  # optax needs promotion
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):  # for optax
         return trainer.fit(start, X, Y, batch_size=4, verbose=0, **{"epochs": 2, **options})
 
 
