@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import jax
@@ -27,7 +28,7 @@ class BaseOptimizer(Configurable):
         # the rate that a training uses is worth reading even if it is the default
         return describe(self, shown=("learning_rate",))
 
-    def transformation(self) -> optax.GradientTransformation:
+    def transformation(self) -> optax.GradientTransformationExtraArgs:
         """Returns the optimizer as an optax transformation: the pure functions `init` and `update`.
 
         Returns:
@@ -45,7 +46,7 @@ class BaseOptimizer(Configurable):
         # position
         init: Any = self._init
         update: Any = self._update
-        return optax.GradientTransformation(init, update)
+        return optax.GradientTransformationExtraArgs(init, update)
 
     def _canonical(self) -> Self:
         """Returns the optimizer without the numbers that its state holds, such as the learning rate.
@@ -59,6 +60,27 @@ class BaseOptimizer(Configurable):
             True
         """
         return self
+
+    def _mapped(self, function: Callable[..., Any], paths: Sequence[str]) -> Self:
+        """Returns the optimizer with `function(transformation, paths)` for transformations of optax inside.
+
+        Args:
+            paths: the paths of the weights; the function receives those that the transformation updates.
+
+        Example:
+            >>> import optax, fkeras as fk
+            >>> optimizer = fk.optimizers.LossScaleOptimizer(optax.sgd(0.1))
+            >>> optimizer._mapped(lambda old, paths: optax.identity(), ["w"]).inner_optimizer.init({})
+            EmptyState()
+        """
+        return self
+
+    def _with(self, **fields: Any) -> Self:
+        """Returns a copy with other fields; the constructor would reject traced values."""
+        copied = copy.copy(self)
+        for name, value in fields.items():
+            object.__setattr__(copied, name, value)
+        return copied
 
     def scale_loss(self, loss: jax.Array, opt_state: optax.OptState) -> jax.Array:
         """Returns the scaled loss to differentiate; `update` divides the gradients by the factor.
@@ -131,12 +153,23 @@ class BaseOptimizer(Configurable):
         )
 
     def _update(
-        self, gradients: optax.Updates, state: optax.OptState, weights: optax.Params | None = None
+        self,
+        gradients: optax.Updates,
+        state: optax.OptState,
+        weights: optax.Params | None = None,
+        **extra: Any,
     ) -> tuple[Any, Any]:
         raise NotImplementedError(
             f"{type(self).__name__}: an optimizer needs its own slots and step. Subclass "
             "fk.optimizers.Optimizer."
         )
+
+
+def mapped(optimizer: Any, function: Callable[..., Any], paths: Sequence[str]) -> Any:
+    """Returns `function(optimizer, paths)` of a transformation of optax; see `BaseOptimizer._mapped`."""
+    if isinstance(optimizer, BaseOptimizer):
+        return optimizer._mapped(function, paths)
+    return function(optimizer, paths)
 
 
 def scaled(loss: jax.Array, factor: Any) -> jax.Array:

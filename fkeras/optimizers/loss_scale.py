@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
@@ -14,7 +14,7 @@ import optax
 from fkeras.engine.config.configurable import from_configuration, option
 from fkeras.engine.config.converters import integer, real, text
 from fkeras.engine.config.field_types import Integer, Real
-from fkeras.optimizers.base import BaseOptimizer, check_has_config, scaled
+from fkeras.optimizers.base import BaseOptimizer, check_has_config, mapped, scaled
 from fkeras.optimizers.naming import Identifier, get, transformation
 from fkeras.optimizers.updates.numeric import working_dtype
 
@@ -129,10 +129,17 @@ class LossScaleOptimizer(BaseOptimizer):
             inner=transformation(self.inner_optimizer).init(weights),
         )
 
+    def _mapped(self, function: Callable[..., Any], paths: Sequence[str]) -> Self:
+        return self._with(inner_optimizer=mapped(self.inner_optimizer, function, paths))
+
     def _update(
-        self, gradients: optax.Updates, state: LossScaleState, weights: optax.Params | None = None
+        self,
+        gradients: optax.Updates,
+        state: LossScaleState,
+        weights: optax.Params | None = None,
+        **extra: Any,
     ) -> tuple[Any, LossScaleState]:
-        inner = transformation(self.inner_optimizer)
+        inner = optax.with_extra_args_support(transformation(self.inner_optimizer))
         gradients = jax.tree.map(jnp.asarray, gradients)
         # both branches of lax.cond must return updates of the same dtypes: those of `like`
         like = gradients if weights is None else weights
@@ -148,9 +155,9 @@ class LossScaleOptimizer(BaseOptimizer):
             return gradient.astype(dtype) / state.scale.astype(dtype)
 
         def move(gradients: optax.Updates) -> tuple[Any, LossScaleState]:
-            deltas, new_inner = inner.update(
-                jax.tree.map(unscaled, gradients), state.inner, weights
-            )
+            gradients = jax.tree.map(unscaled, gradients)
+            own = {"grad": gradients} if "grad" in extra else {}
+            deltas, new_inner = inner.update(gradients, state.inner, weights, **extra | own)
             deltas = jax.tree.map(lambda d, w: d.astype(w.dtype), deltas, like)
             grows = state.step_counter == self.dynamic_growth_steps - 1
             scale = jnp.where(grows, jnp.minimum(state.scale * 2.0, _LARGEST), state.scale)

@@ -197,7 +197,11 @@ class Optimizer(BaseOptimizer):
         return walk.init(self, weights)
 
     def _update(
-        self, gradients: optax.Updates, state: OptimizerState, weights: optax.Params | None = None
+        self,
+        gradients: optax.Updates,
+        state: OptimizerState,
+        weights: optax.Params | None = None,
+        **extra: Any,
     ) -> tuple[Any, OptimizerState]:
         return walk.update(self, gradients, state, weights)
 

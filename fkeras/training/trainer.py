@@ -40,6 +40,7 @@ from fkeras.training.step import (
     sharding,
     sharding_rules,
     step,
+    transformations,
 )
 from fkeras.training.step.shares import share_of
 from fkeras.transforms.remat import get_policy
@@ -136,8 +137,8 @@ class Trainer(Configurable):
     trained without targets: `trainer.fit(run, x)`.
 
     Args:
-        optimizer: Keras's name of an optimizer, a value of `fk.optimizers`, or any optax
-            transformation.
+        optimizer: Keras's name of an optimizer, a value of `fk.optimizers`, or an optax
+            transformation, which may read the loss of the batch (`optax.lbfgs`).
         loss: Keras's name of a loss, a value of `fk.losses` or a function of targets and
             predictions; for several outputs a list or a dictionary by output name.
         metrics: names or values of `fk.metrics`; for several outputs a dictionary by output name.
@@ -179,6 +180,8 @@ class Trainer(Configurable):
     Raises:
         ValueError: for an unknown name, with the nearest known name; for both a loss and an
             objective; for `cache_frozen` and an objective.
+        TypeError: for an optax transformation that no training of one set of weights can call, such
+            as `optax.lookahead`.
 
     Example:
         >>> import jax, numpy as np, fkeras as fk
@@ -249,6 +252,10 @@ class Trainer(Configurable):
             loss_weights=self.loss_weights,
             weighted_metrics=self.weighted_metrics,
         )
+        try:
+            transformations.refuse_unusable(self.optimizer)
+        except TypeError as error:
+            raise TypeError(f"Trainer: optimizer: {error}") from error.__cause__
         if self.cache_frozen and self.objective is not None:
             raise ValueError(
                 "Trainer: expected either objective= or cache_frozen=, received both. An objective "

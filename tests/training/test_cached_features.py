@@ -1,5 +1,6 @@
 """`Trainer(cache_frozen=...)`: trainings on features equal trainings of the whole model."""
 
+import errno
 import os
 from typing import Any
 
@@ -11,6 +12,7 @@ from jax.core import Tracer
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.training.checkpoint.storage.lock import Lock
 from fkeras.training.loop import caching
 from tests.support.quick_cases import quick_cases
 
@@ -183,13 +185,72 @@ def test_a_folder_serves_later_trainings(tmp_path, monkeypatch):
     assert len(os.listdir(folder)) == 2
 
 
-def test_damaged_features_are_an_error(tmp_path):
+DAMAGES = {
+    "fewer bytes": lambda data: data[:-8],
+    "one bit": lambda data: data[:-5] + bytes([data[-5] ^ 64]) + data[-4:],
+    "zeros": lambda data: data[:-100] + bytes(100),
+    "another dtype": lambda data: data.replace(b"<u2", b"<i2"),
+    "another order": lambda data: data.replace(b"False", b"True "),
+    "no file": None,
+}
+
+
+def _features_of(tmp_path):
     trained(mixed, X, Y, LOSS, {"epochs": 1}, {}, tmp_path)
     (name,) = os.listdir(tmp_path)
-    file = tmp_path / name / "0.npy"
-    file.write_bytes(file.read_bytes()[:-8])
-    with pytest.raises(ValueError, match="are damaged .*Delete this folder"):
-        trained(mixed, X, Y, LOSS, {"epochs": 1}, {}, tmp_path)
+    return tmp_path / name
+
+
+def test_damaged_features_are_an_error(tmp_path):
+    file = _features_of(tmp_path) / "0.npy"
+    data = file.read_bytes()
+    for damage in DAMAGES.values():
+        if damage is None:
+            file.unlink()
+        else:
+            assert damage(data) != data
+            file.write_bytes(damage(data))
+        with pytest.raises(ValueError, match=r"are damaged: 0\.npy .*Delete this folder"):
+            trained(mixed, X, Y, LOSS, {"epochs": 1}, {}, tmp_path)
+
+
+def test_features_without_a_manifest_are_computed_again(tmp_path):
+    folder = _features_of(tmp_path)
+    manifest = folder / "features.json"
+    first, text = (folder / "0.npy").read_bytes(), manifest.read_text()
+    for damaged in (None, '[[[22, 4], "float32"]]', text[:20]):
+        (folder / "0.npy").write_bytes(b"other")
+        if damaged is None:
+            manifest.unlink()
+        else:
+            manifest.write_text(damaged)
+        assert _features_of(tmp_path) == folder
+        assert (folder / "0.npy").read_bytes() == first and manifest.read_text() == text
+
+
+def test_a_full_disk_is_an_error_that_leaves_no_files(tmp_path, monkeypatch):
+    def full(*_):
+        yield from ([np.zeros((8, 5), "float32")],)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    trainer = fk.Trainer("adam", LOSS, cache_frozen=tmp_path)
+    run = trainer.init(mixed(), KEY)
+    with monkeypatch.context() as patch:
+        patch.setattr(caching, "predicted", full)
+        with pytest.raises(OSError, match="No space left on device: .*") as error:
+            _ = trainer.fit(run, X, Y, verbose=0)
+    assert error.value.run is run and os.listdir(tmp_path) == []
+
+
+def test_folders_that_killed_processes_left_are_removed(tmp_path):
+    for name in ("killed.1.partial", "writes.2.partial"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0.npy").write_bytes(bytes(10))
+    lock = Lock(str(tmp_path / "writes.2.partial"))
+    trained(mixed, X, Y, LOSS, {"epochs": 1}, {}, tmp_path)
+    assert sorted(name.split(".")[0] for name in os.listdir(tmp_path))[-1] == "writes"
+    assert len(os.listdir(tmp_path)) == 2
+    lock.release()
 
 
 # -- interruptions --------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 `optax.multi_transform` and `optax.masked` take a tree of labels or booleans, or a function from
 weights to such a tree. A layer is callable, so optax mistakes a layer of labels for a function. The
 call of a layer of labels therefore returns the labels in the structure of the weights it receives.
+
+Others combine labels and weights by `jax.tree.map`, for which `form_of_labels` is the skeleton.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 
 from fkeras.engine.messages.errors import FKerasError, suggest
 from fkeras.engine.tree.array_list import weights_by_path
-from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.tree.walk import is_layer
 from fkeras.engine.values.annotations import Layer, Tree
 
@@ -69,9 +71,37 @@ def labels_for(layer: Layer, weights: tuple) -> Tree:
         return {path: by_path[path] for path in tree}
     raise FKerasError(
         f"{layer._where}: its leaves are labels, so the layer computes nothing. Call the model whose weights "
-        "are labelled; optax takes the labels directly, or as `lambda _: labels`.",
+        "are labelled; optax takes the labels directly, or as `lambda _: labels`, and "
+        "optax.inject_hyperparams takes them with static_args=, as in static_args=('mask',).",
         layer=layer._where,
     )
+
+
+class _Form(Skeleton):
+    """A skeleton that equals every skeleton of the same paths."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Skeleton) and self.names == other.names
+
+    __hash__ = Skeleton.__hash__
+
+
+def form_of_labels(skeleton: Skeleton) -> Skeleton:
+    """Returns the skeleton of weights that `jax.tree.map` combines with labels of a model.
+
+    It equals each skeleton with the same paths: labels of a model also fit the frozen model.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
+        >>> labels = jax.tree.map(lambda a: a.ndim > 1, layer)
+        >>> form = form_of_labels(skeleton_of(fk.freeze(layer)))
+        >>> jax.tree.leaves(jax.tree.map(lambda label, leaf: leaf if label else 0, labels, form.join([1, 2])))
+        [1, 0]
+    """
+    return _Form(skeleton.cls, skeleton.static, skeleton.weights, skeleton.children)
 
 
 def _check(layer: Layer, names: tuple, by_path: Mapping[str, Any]) -> None:

@@ -245,8 +245,8 @@ def flatten(layer: Layer) -> tuple[tuple, Skeleton]:
 def flatten_with_keys(layer: Layer) -> tuple[list, Skeleton]:
     """Returns the same as `flatten` with a key for each leaf."""
     skeleton = skeleton_of(layer)
-    # one key with the whole path: layers are one level of the pytree
-    keys = (jax.tree_util.GetAttrKey(name) for name in skeleton.names)
+    # one key with the whole path: layers are one level of the pytree; JAX's messages read `key.key`
+    keys = map(jax.tree_util.DictKey, skeleton.names)
     return list(zip(keys, leaves_of(layer), strict=True)), skeleton
 
 

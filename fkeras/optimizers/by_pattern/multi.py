@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -13,11 +13,12 @@ import optax
 from fkeras.engine.config.configurable import option, serialize, suggest
 from fkeras.engine.config.converters import real, text
 from fkeras.engine.config.field_types import OptionalReal
-from fkeras.optimizers.base import BaseOptimizer, check_has_config, scaled
+from fkeras.optimizers.base import BaseOptimizer, check_has_config, mapped, scaled
 from fkeras.optimizers.by_pattern import keras_map
 from fkeras.optimizers.by_pattern.optimizer_map import OptimizerMap
 from fkeras.optimizers.loss_scale import LossScaleOptimizer
 from fkeras.optimizers.naming import Identifier, get, transformation
+from fkeras.optimizers.updates.extra import in_form
 from fkeras.optimizers.updates.paths import flatten
 
 _EXAMPLE = "For example MultiOptimizer({'encoder/*': 'sgd', '*': fk.optimizers.Adam(1e-4)})."
@@ -172,15 +173,23 @@ class MultiOptimizer(BaseOptimizer):
             }
         )
 
+    def _mapped(self, function: Callable[..., Any], paths: Sequence[str]) -> Self:
+        groups = self._groups(paths)
+        pairs = ((p, mapped(optimizer, function, groups[p])) for p, optimizer in self.optimizer_map)
+        return self._with(optimizer_map=tuple(pairs))
+
     def _update(
         self,
         gradients: optax.Updates,
         state: MultiOptimizerState,
         weights: optax.Params | None = None,
+        **extra: Any,
     ) -> tuple[Any, MultiOptimizerState]:
         paths, leaves, structure = flatten(gradients)
         if self.loss_scale_factor is not None:
             leaves = [(g / self.loss_scale_factor).astype(g.dtype) for g in leaves]
+        if "grad" in extra:
+            extra["grad"] = structure.unflatten(leaves)
         gradients_by_path = dict(zip(paths, leaves, strict=True))
         weights_by_path = None
         if weights is not None:
@@ -194,10 +203,22 @@ class MultiOptimizer(BaseOptimizer):
                 else {path: weights_by_path[path] for path in group_paths}
             )
             group_deltas: Any
-            group_deltas, states[pattern] = transformation(optimizers[pattern]).update(
+            inner = optax.with_extra_args_support(transformation(optimizers[pattern]))
+
+            # the loss as a function of the weights of the group, and its gradients
+            def whole(group: Mapping[str, Any]) -> Any:
+                all_weights = {**(weights_by_path or {}), **group}
+                return structure.unflatten([all_weights[path] for path in paths])
+
+            def part(gradients: Any, group_paths: Sequence[str] = group_paths) -> dict[str, Any]:
+                parts = dict(zip(paths, structure.flatten_up_to(gradients), strict=True))
+                return {path: parts[path] for path in group_paths}
+
+            group_deltas, states[pattern] = inner.update(
                 {path: gradients_by_path[path] for path in group_paths},
                 state.states[pattern],
                 group_weights,
+                **in_form(extra, whole, part),
             )
             deltas_by_path |= group_deltas
         # back in the order of the gradients' leaves

@@ -6,6 +6,7 @@ with. The feeds of the training and of the validation then hold `Features` in th
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -13,7 +14,7 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -25,6 +26,9 @@ from fkeras.engine import Network
 from fkeras.engine.network.network import device_part
 from fkeras.engine.tree.skeleton import skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
+from fkeras.training.checkpoint.storage.disk import check_file, checksums, flush_all
+from fkeras.training.checkpoint.storage.errors import BrokenSaveError, CheckpointError
+from fkeras.training.checkpoint.storage.lock import Lock
 from fkeras.training.data import array_feed
 from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.features import Cached, Features
@@ -38,6 +42,7 @@ from fkeras.transforms.graph.cutting import cut as cut_model
 from fkeras.transforms.splitting import feature_coordinates, frozen_values, repeated_layers
 
 _MANIFEST = "features.json"
+_PARTIAL = ".partial"
 
 
 def with_features(
@@ -98,20 +103,18 @@ def _mapped(trainer: Trainer, run: TrainState, feed: Feed, cached: Any) -> Feed:
     specs, structure = jax.tree.flatten(shapes)
     put = functools.partial(sharding.split_rows, trainer)
 
-    def fill(arrays: list[np.ndarray]) -> None:
-        start = 0
-        for batch in predicted(run, every, put, compute):
-            leaves = jax.tree.leaves(batch)
-            for array, rows in zip(arrays, leaves, strict=True):
-                array[start : start + len(rows)] = rows
-            start += len(leaves[0])
+    def batches() -> Iterator[list[np.ndarray]]:
+        return map(jax.tree.leaves, predicted(run, every, put, compute))
 
     forms = [((len(feed), *spec.shape[1:]), np.dtype(spec.dtype)) for spec in specs]
     if isinstance(trainer.cache_frozen, str):
-        arrays = _in_folder(trainer.cache_frozen, _key(made), forms, fill)
+        arrays = _in_folder(trainer.cache_frozen, _key(made), forms, batches)
     else:
-        arrays = [np.empty(shape, dtype) for shape, dtype in forms]
-        fill(arrays)
+        arrays, start = [np.empty(shape, dtype) for shape, dtype in forms], 0
+        for batch in batches():
+            for array, rows in zip(arrays, batch, strict=True):
+                array[start : start + len(rows)] = rows
+            start += len(batch[0])
     values, masks = jax.tree.unflatten(structure, arrays)
     features = Features(values, masks, made.cut)
     feed = dataclasses.replace(feed, tree=(features, *others), cached=made)
@@ -137,56 +140,122 @@ def _key(cached: Cached) -> str:
     return digest(facts, size=16)
 
 
-def _in_folder(folder: str, key: str, forms: list[tuple], fill: Any) -> list[np.ndarray]:
-    """Returns memory-mapped arrays in a folder; `fill` computes them if the folder has none."""
+def _in_folder(folder: str, key: str, forms: list[tuple], batches: Any) -> list[np.ndarray]:
+    """Returns memory-mapped arrays in a folder; writes `batches()` there if the folder has none.
+
+    Raises:
+        ValueError: for a file that differs from the file that was written.
+        OSError: if a file cannot be written or read.
+    """
     path = os.path.join(folder, key)
-    manifest = [[list(shape), dtype.name] for shape, dtype in forms]
-    if not os.path.exists(os.path.join(path, _MANIFEST)):
+    if _manifest(path) is None:
         with naming(folder):
             os.makedirs(folder, exist_ok=True)
-            # complete or absent: the folder gets its name when all files are written
-            partial = tempfile.mkdtemp(prefix=f"{key}.", suffix=".partial", dir=folder)
-            try:
-                _write(partial, manifest, forms, fill)
-                try:
-                    os.rename(partial, path)
-                except OSError:
-                    # another training has written the same features in the meantime
-                    if not os.path.exists(os.path.join(path, _MANIFEST)):
-                        raise
-            finally:
-                shutil.rmtree(partial, ignore_errors=True)
-    try:
-        with open(os.path.join(path, _MANIFEST), encoding="utf-8") as file:
-            if json.load(file) != manifest:
-                raise ValueError("the arrays have other shapes")
-        files = [np.load(_file(path, n), mmap_mode="r") for n in range(len(forms))]
-        if [array.shape for array in files] != [shape for shape, _ in forms]:
-            raise ValueError("an array has another shape")
-    except (ValueError, EOFError, FileNotFoundError) as error:
-        raise ValueError(
-            f"Trainer.fit: cache_frozen={folder!r}: the features in {path!r} are damaged ({error}). "
-            "Delete this folder; fit then computes the features again."
-        ) from error
-    return [viewed(array, dtype) for array, (_, dtype) in zip(files, forms, strict=True)]
-
-
-def _write(folder: str, manifest: list, forms: list[tuple], fill: Any) -> None:
+            _remove_left(folder)
+            _write_new(folder, path, forms, batches)
+    # the training reads the files anyway, so that the check costs a checksum of cached pages
+    manifest = _manifest(path) or {}
     arrays = []
     for number, (shape, dtype) in enumerate(forms):
-        # NumPy's files have no bfloat16: its bits as integers
-        stored = np.dtype(f"uint{8 * dtype.itemsize}") if dtype.kind == "V" else dtype
-        array = np.lib.format.open_memmap(_file(folder, number), "w+", stored, shape)
-        arrays.append(array.view(dtype))
-    fill(arrays)
-    for array in arrays:
-        array.flush()
+        name, facts = _file(number), manifest.get("files", {}).get(_file(number), {})
+        try:
+            if facts.get("array") != _described(shape, dtype):
+                raise BrokenSaveError(f"{name} holds {facts.get('array')}")
+            check_file(os.path.join(path, name), name, facts["bytes"], int(facts["crc32"], 16))
+            array = np.load(os.path.join(path, name), mmap_mode="r")
+        except (BrokenSaveError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"Trainer.fit: cache_frozen={folder!r}: the features in {path!r} are damaged: {error}. "
+                "Delete this folder; fit then computes the features again."
+            ) from error
+        arrays.append(viewed(array, dtype))
+    return arrays
+
+
+def _manifest(path: str) -> dict[str, Any] | None:
+    """Returns the facts about the files in a folder; None for a folder without digests."""
+    try:
+        with open(os.path.join(path, _MANIFEST), encoding="utf-8") as file:
+            manifest = json.load(file)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return manifest if isinstance(manifest, dict) and "files" in manifest else None
+
+
+def _write_new(folder: str, path: str, forms: list[tuple], batches: Any) -> None:
+    # complete or absent: the folder gets its name when all files are written
+    new = tempfile.mkdtemp(prefix=f"{os.path.basename(path)}.", suffix=".new", dir=folder)
+    lock = Lock(new)
+    partial = f"{new.removesuffix('.new')}{_PARTIAL}"
+    os.rename(new, partial)  # locked from the first moment: another run removes nothing of this one
+    try:
+        _write(partial, forms, batches)
+        if _manifest(path) is None:  # also files without a manifest, which nothing can check
+            shutil.rmtree(path, ignore_errors=True)
+        try:
+            os.rename(partial, path)
+        except OSError:
+            # another training has written the same features in the meantime
+            if _manifest(path) is None:
+                raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):  # the folder of the lock has another name
+            lock.release()
+
+
+def _remove_left(folder: str) -> None:
+    """Removes what killed processes have left; a process that still writes holds its lock."""
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if name.endswith(_PARTIAL):
+            with contextlib.suppress(CheckpointError, FileNotFoundError, NotADirectoryError):
+                lock = Lock(path)
+                shutil.rmtree(path, ignore_errors=True)
+                lock.release()
+
+
+def _write(folder: str, forms: list[tuple], batches: Any) -> None:
+    # Not by `np.memmap`: a full disk would end the process by a signal at the first write to a page.
+    with contextlib.ExitStack() as stack:
+        files = [
+            stack.enter_context(open(os.path.join(folder, _file(number)), "wb"))
+            for number in range(len(forms))
+        ]
+        for file, (shape, dtype) in zip(files, forms, strict=True):
+            header = {"descr": _stored(dtype).str, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+        written = 0
+        for batch in batches():
+            for file, rows, (_, dtype) in zip(files, batch, forms, strict=True):
+                with naming(file.name):
+                    file.write(np.ascontiguousarray(rows, dtype).view(_stored(dtype)).data)
+            written += len(batch[0])
+        for file in files:
+            with naming(file.name):
+                file.flush()
+    assert all(shape[0] == written for shape, _ in forms)
+    facts = checksums(folder)
+    files = {
+        _file(number): {**facts[_file(number)], "array": _described(*form)}
+        for number, form in enumerate(forms)
+    }
     with open(os.path.join(folder, _MANIFEST), "w", encoding="utf-8") as file:
-        json.dump(manifest, file)
+        json.dump({"files": files}, file)
+    flush_all(folder)
 
 
-def _file(folder: str, number: int) -> str:
-    return os.path.join(folder, f"{number}.npy")
+def _stored(dtype: np.dtype) -> np.dtype:
+    # NumPy's files have no bfloat16: its bits as integers
+    return np.dtype(f"uint{8 * dtype.itemsize}") if dtype.kind == "V" else dtype
+
+
+def _described(shape: tuple[int, ...], dtype: np.dtype) -> str:
+    return f"{dtype.name}{list(shape)} in C order"
+
+
+def _file(number: int) -> str:
+    return f"{number}.npy"
 
 
 # -- changes during the training ------------------------------------------------------------------

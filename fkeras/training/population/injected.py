@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -91,9 +91,16 @@ class Injected(BaseOptimizer):
         }
         return InjectedState(values, self.optimizer.transformation().init(weights))
 
+    def _mapped(self, function: Callable[..., Any], paths: Sequence[str]) -> Injected:
+        return self._with(optimizer=self.optimizer._mapped(function, paths))
+
     def _update(
-        self, gradients: optax.Updates, state: Any, weights: optax.Params | None = None
+        self,
+        gradients: optax.Updates,
+        state: Any,
+        weights: optax.Params | None = None,
+        **extra: Any,
     ) -> tuple[Any, Any]:
         update = self._member(state).transformation().update
-        deltas, inner = update(gradients, state.state, weights)
+        deltas, inner = update(gradients, state.state, weights, **extra)
         return deltas, InjectedState(state.values, inner)

@@ -24,7 +24,7 @@ def capacity() -> int | None:
 
 def size_of(tree: Any) -> int:
     """Returns the bytes of arrays, or of their specs."""
-    return sum(int(np.prod(a.shape)) * np.dtype(a.dtype).itemsize for a in jax.tree.leaves(tree))
+    return sum(int(np.prod(a.shape)) * a.dtype.itemsize for a in jax.tree.leaves(tree))
 
 
 def check(where: str, members: int, required: int, limit: int | None, what: str) -> None:

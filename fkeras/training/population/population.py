@@ -26,6 +26,7 @@ from fkeras.training.population.history import FittedMembers
 from fkeras.training.population.hyperparameters import Hyperparameter
 from fkeras.training.population.lanes import layout_of
 from fkeras.training.population.rules import Rule
+from fkeras.training.processes.arrays import is_key, on_host
 from fkeras.training.processes.calls import members_of
 from fkeras.training.records.state import M, TrainState
 from fkeras.training.step import objective, outputs
@@ -118,9 +119,9 @@ class Population:
                 size = memory.size_of(run) * on_device
                 # a step needs the runs before and after it
                 memory.check("Population.init", on_device, 2 * size, memory.capacity(), "runs")
-            started[seed] = jax.tree.map(np.asarray, run)
+            started[seed] = jax.tree.map(on_host, run)
         each_run = [started[None if seeds is None else seeds[n]] for n in range(count)]
-        runs = jax.tree.map(lambda *arrays: np.stack(arrays), *each_run)
+        runs = jax.tree.map(_stack, *each_run)
         opt_state = runs.opt_state
         for parameter in self.hyperparameters:
             if parameter.home == "state":
@@ -238,7 +239,7 @@ class Population:
         number = self._number(number)
         run = runs.replace(memory={})
         if self.trainer.mesh is not None:
-            return jax.tree.map(lambda a: jnp.asarray(np.asarray(a[number])), run)
+            return jax.tree.map(lambda a: jnp.asarray(on_host(a[number])), run)
         return _member(run, number)
 
     def trainer_of(self, runs: TrainState, number: int) -> Trainer:
@@ -287,7 +288,7 @@ class Population:
         )
         # the state of schedules holds indices among the choices of all members
         population = dataclasses.replace(self, hyperparameters=chosen)
-        runs = jax.tree.map(lambda a: jnp.asarray(np.asarray(a)[np.asarray(numbers)]), runs)
+        runs = jax.tree.map(lambda a: jnp.asarray(on_host(a)[np.asarray(numbers)]), runs)
         for before, after in zip(self.hyperparameters, chosen, strict=True):
             if before.choices:
                 indices = np.asarray(runs.memory[MEMORY][before.name])
@@ -448,3 +449,7 @@ def populate(
         _order.check("populate: order", order),
         _group_size.check("populate: group_size", group_size),
     )
+
+
+def _stack(*arrays: Any) -> Any:
+    return jnp.stack(arrays) if is_key(arrays[0]) else np.stack(arrays)

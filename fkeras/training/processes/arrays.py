@@ -59,6 +59,25 @@ def is_key(array: Any) -> bool:
     return hasattr(array, "dtype") and jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
 
 
+def on_host(array: Any) -> Any:
+    """Returns an array as a NumPy array; typed keys, which NumPy does not have, stay."""
+    return array if is_key(array) else np.asarray(array)
+
+
+def with_key_data(tree: Any) -> Any:
+    """Returns a tree with the data of typed keys in the place of the keys."""
+    return jax.tree.map(lambda a: jax.random.key_data(a) if is_key(a) else a, tree)
+
+
+def with_keys(like: Any, tree: Any) -> Any:
+    """Returns a tree of `with_key_data` with the typed keys of a tree like it."""
+
+    def key(old: Any, new: Any) -> Any:
+        return jax.random.wrap_key_data(new, impl=jax.random.key_impl(old)) if is_key(old) else new
+
+    return jax.tree.map(key, like, tree)
+
+
 def _moved(array: jax.Array, layout: Sharding) -> jax.Array:
     """Returns an array of several processes with another layout."""
     if array.sharding.is_equivalent_to(layout, array.ndim):

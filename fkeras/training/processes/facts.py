@@ -54,7 +54,7 @@ def digest(tree: object) -> int:
 
 def _elements(array: ArrayLike, number: int) -> bytes:
     """Returns evenly spaced elements of an array."""
-    flat = np.asarray(array).reshape(-1)
+    flat = np.asarray(jax.random.key_data(array) if is_key(array) else array).reshape(-1)
     if flat.size > number:
         flat = flat[np.linspace(0, flat.size - 1, number).astype("int64")]
     return flat.tobytes()

@@ -9,9 +9,10 @@ import jax
 
 from fkeras.engine import FKerasError, Layer, replace_weights, trainable_weights, unfreeze
 from fkeras.engine.messages.errors import add_note
-from fkeras.optimizers import transformation
+from fkeras.engine.tree.skeleton import Skeleton, skeleton_of
 from fkeras.training.records.annotations import Optimizer
 from fkeras.training.records.state import TrainState
+from fkeras.training.step.transformations import bound, bound_to
 
 
 def follow(optimizer: Optimizer, opt_state: object, model: Layer) -> Any:
@@ -37,22 +38,23 @@ def follow(optimizer: Optimizer, opt_state: object, model: Layer) -> Any:
     """
     trainable = trainable_weights(model)
     specs = tuple((path, weight.shape, weight.dtype) for path, weight in trainable.items())
-    expected_specs = _expected_specs(optimizer, specs)
+    expected_specs = _expected_specs(optimizer, skeleton_of(model), specs)
     if jax.tree.structure(expected_specs) == jax.tree.structure(opt_state):
         if _shapes(expected_specs) != _shapes(opt_state):
             raise _other_state_error(optimizer, opt_state, expected_specs)
         return opt_state
     # Every path of the previous state must exist in the state of the fully unfrozen model:
     # otherwise the state was not made for any frozen or unfrozen version of this model.
-    init = transformation(optimizer).init
-    old_leaves = _by_path(opt_state)
-    unfrozen_specs = _by_path(jax.eval_shape(init, trainable_weights(unfreeze(model))))
+    old_leaves, unfrozen = _by_path(opt_state), unfreeze(model)
+    init = bound(optimizer, unfrozen).init
+    unfrozen_specs = _by_path(jax.eval_shape(init, trainable_weights(unfrozen)))
     if any(
         path not in unfrozen_specs or unfrozen_specs[path].shape != leaf.shape
         for path, leaf in old_leaves.items()
     ):
         raise _other_state_error(optimizer, opt_state, expected_specs)
-    paths, structure = jax.tree_util.tree_flatten_with_path(init(trainable))
+    fresh_state = bound(optimizer, model).init(trainable)
+    paths, structure = jax.tree_util.tree_flatten_with_path(fresh_state)
     return structure.unflatten(
         [old_leaves.get(jax.tree_util.keystr(path), fresh) for path, fresh in paths]
     )
@@ -73,7 +75,7 @@ def start(optimizer: Optimizer, model: Layer) -> Any:
     """
     weights = trainable_weights(model)
     try:
-        return transformation(optimizer).init(weights)
+        return bound(optimizer, model).init(weights)
     except Exception as error:
         if not hasattr(optimizer, "finalize"):
             first = next(iter(weights), "dense/kernel")
@@ -102,10 +104,10 @@ def finalized(optimizer: Any, run: TrainState) -> TrainState:
 
 # Cached: every epoch asks for the same specs, and `eval_shape` traces the whole optimizer.
 @functools.lru_cache(maxsize=64)
-def _expected_specs(optimizer: Optimizer, specs: tuple) -> Any:
+def _expected_specs(optimizer: Optimizer, skeleton: Skeleton, specs: tuple) -> Any:
     """Returns the specs of the optimizer's state for weights with these specs."""
     weights = {path: jax.ShapeDtypeStruct(shape, dtype) for path, shape, dtype in specs}
-    return jax.eval_shape(transformation(optimizer).init, weights)
+    return jax.eval_shape(bound_to(optimizer, skeleton, specs).init, weights)
 
 
 def _by_path(tree: object) -> dict[str, Any]:

@@ -25,11 +25,11 @@ from fkeras.engine.network.network import device_part
 from fkeras.engine.values.argument_types import Arrays, Batch
 from fkeras.engine.values.arrays import as_array
 from fkeras.nn.cpu.forms import FORM
-from fkeras.optimizers import transformation
+from fkeras.optimizers.updates.extra import extra_arguments
 from fkeras.training.data import batch_parts, host_arrays, texts
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
-from fkeras.training.step import objective, optimizer_state, outputs, sharding
+from fkeras.training.step import objective, optimizer_state, outputs, sharding, transformations
 from fkeras.training.step.form import StepForm
 from fkeras.training.step.objective_call import evaluation_key
 from fkeras.training.step.output_layouts import with_output_layouts
@@ -64,16 +64,18 @@ def train_step(
         loss, updates, sums = objective.compute(
             trainer, heads, model, run.state, batch, key, True, valid
         )
-        return loss if scale is None else scale(loss, opt_state), (updates, sums)
+        return loss if scale is None else scale(loss, opt_state), (loss, updates, sums)
 
     # Overwritten weights take their gradient as the new value: float8 layers return their new
     # scales from the backward pass in this way. These weights never reach the optimizer.
     derive = jax.value_and_grad(loss_fn, argnums=(0, 1), has_aux=True)
-    (_, (updates, sums)), (grads, overwritten) = derive(trainable, overwritten)
-    deltas, opt_state = transformation(trainer.optimizer).update(grads, opt_state, trainable)
+    (_, (loss, updates, sums)), (grads, new_overwritten) = derive(trainable, overwritten)
+    optimizer = transformations.bound(trainer.optimizer, run.model)
+    extra = extra_arguments(lambda weights: loss_fn(weights, overwritten)[1][0], loss, grads)
+    deltas, opt_state = optimizer.update(grads, opt_state, trainable, **extra)
     new_weights = optax.apply_updates(trainable, deltas)
     run = run.replace(
-        model=constrain(replace_weights(run.model, new_weights | overwritten)),
+        model=constrain(replace_weights(run.model, new_weights | new_overwritten)),
         state=run.state | updates,
         opt_state=opt_state,
         metrics=objective.merge(heads, run.metrics, sums),
@@ -85,7 +87,9 @@ def train_step(
 def is_finite(run: TrainState, mesh: Mesh | None = None) -> jax.Array:
     """Returns whether weights, state, optimizer and loss of a run are finite, as one boolean."""
     # The sums of other metrics may be infinite in a good run; the loss is summed, so a NaN stays.
-    leaves = jax.tree.leaves((run.model, run.state, run.opt_state, run.metrics["loss"]))
+    leaves = jax.tree.leaves((run.model, run.state, run.metrics["loss"]))
+    # Numbers of an optimizer may be infinite, such as the best loss before the first.
+    leaves += [_without_infinity(leaf) for leaf in jax.tree.leaves(run.opt_state)]
     # One reduction for all arrays of a shape: each reduction compiles to two or three kernels. On a
     # mesh, arrays of one shape may have different layouts.
     groups: dict[Any, list] = {}
@@ -99,6 +103,12 @@ def is_finite(run: TrainState, mesh: Mesh | None = None) -> jax.Array:
         for group in groups.values()
     ]
     return functools.reduce(jnp.logical_and, [jnp.isfinite(zero) for zero in zeros])
+
+
+def _without_infinity(leaf: jax.Array) -> jax.Array:
+    if leaf.shape or not jnp.issubdtype(leaf.dtype, jnp.inexact):
+        return leaf
+    return jnp.where(jnp.isinf(leaf), jnp.zeros_like(leaf), leaf)
 
 
 def guarded(

@@ -429,8 +429,8 @@ def test_json_round_trip_of_sequential_models():
 
 def test_paths_of_nested_weights_are_names(key):
     model = nested().build(key)
-    paths = [jax.tree_util.keystr(p) for p, _ in jax.tree_util.tree_leaves_with_path(model)]
-    assert [p.strip(".") for p in paths] == [
+    pairs = jax.tree_util.tree_leaves_with_path(model)
+    assert [jax.tree_util.keystr(p, simple=True, separator="/") for p, _ in pairs] == [
         "enc/dense/kernel",
         "enc/dense/bias",
         "enc/norm/gamma",

@@ -83,15 +83,15 @@ def test_labels_of_another_model_and_calls_of_labels_are_rejected():
     kinds = {"a": optax.sgd(0.1)}
     other = jax.tree.map(lambda a: "a", build(name="other"))
     trainer = fk.Trainer(optax.multi_transform(kinds, other), "mse")
-    with pytest.raises(fk.FKerasError, match="no label for the weight 'a/kernel'") as error:
+    with pytest.raises(fk.FKerasError, match="no label for the weight 'a/bias'") as error:
         trainer.init(MODEL, KEY)
-    assert "by path" in error.value.__notes__[0]
+    assert "by path" in error.value.__notes__[-1]
     with pytest.raises(fk.FKerasError, match="its leaves are labels"):
         other(X)
     trainer = fk.Trainer(optax.multi_transform(kinds, lambda _: other), "mse")
     with pytest.raises(ValueError, match="pytree|node type") as error:  # JAX 0.10 and 0.7
         trainer.init(MODEL, KEY)
-    assert "{'a/kernel': 'label', ...}" in error.value.__notes__[0]
+    assert "{'a/kernel': 'label', ...}" in error.value.__notes__[-1]
 
 
 DIFFERENT = {
@@ -111,6 +111,24 @@ def test_mismatched_structures_show_their_first_difference(name):
     with pytest.raises(ValueError, match="differs from the other by") as error:
         jax.tree.map(lambda a, b: a, MODEL, make())
     assert own_text in str(error.value) and other_text in str(error.value)
+
+
+def test_structures_with_other_numbers_of_weights_show_the_paths_of_both():
+    x = fk.Input((3,))
+    other = fk.Model(x, layers.Dense(1, name="b")(x)).build(KEY)
+    model = fk.Model(x, layers.Dense(1, name="b")(layers.Dense(4, name="a")(x))).build(KEY)
+    adam = fk.Trainer("adam", "mse")
+    for make in (
+        lambda model: model,
+        lambda model: [model],
+        lambda model: adam.init(model, KEY),
+        lambda model: optax.adam(0.1).init(model),
+    ):
+        with pytest.raises(ValueError, match="a/kernel a/bias b/kernel b/bias|with 'a'|'a/kernel'"):
+            jax.tree.map(lambda a, b: a, make(model), make(other))
+    pairs = jax.tree_util.tree_leaves_with_path(adam.init(other, KEY))
+    paths = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in pairs]
+    assert paths[:2] == ["model/b/kernel", "model/b/bias"]
 
 
 def test_differences_of_graphs_are_shown():

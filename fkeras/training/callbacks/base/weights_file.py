@@ -16,6 +16,7 @@ from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import suggest
 from fkeras.engine.values.argument_types import FilePath
 from fkeras.training.callbacks.base import snapshot
+from fkeras.training.processes.arrays import with_key_data, with_keys
 from fkeras.training.processes.gathering import is_spread
 from fkeras.training.processes.writing import write_together
 from fkeras.training.records.state import TrainState
@@ -44,7 +45,7 @@ def save_weights(path: FilePath, run: TrainState, *, weights_only: bool = True) 
     """
     parts = snapshot.take(run)
     if not weights_only:
-        parts |= {"opt_state": snapshot.by_path(run.opt_state)}
+        parts |= {"opt_state": snapshot.by_path(with_key_data(run.opt_state))}
     leaves = {
         f"{part}/{leaf_path}": leaf
         for part, tree in parts.items()
@@ -106,10 +107,12 @@ def load_weights(path: FilePath, run: TrainState, *, weights_only: bool = False)
     run = snapshot.put(run, parts)
     if weights_only or "step" not in parts:
         return run
-    run_leaves = snapshot.by_path(run.opt_state)
+    plain = with_key_data(run.opt_state)
+    run_leaves = snapshot.by_path(plain)
     hint = "optimizer state (weights_only=True leaves the optimizer as it is)"
     snapshot.check_paths(where, hint, parts["opt_state"], run_leaves)
-    opt_state = snapshot.filled(run.opt_state, _like(run_leaves, parts["opt_state"]))
+    opt_state = snapshot.filled(plain, _like(run_leaves, parts["opt_state"]))
+    opt_state = with_keys(run.opt_state, opt_state)
     return run.replace(opt_state=opt_state, step=_like({"": run.step}, {"": parts["step"]})[""])
 
 

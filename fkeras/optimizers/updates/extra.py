@@ -1,0 +1,56 @@
+"""Arguments of updates beside gradients, state and weights: the loss of a step, and functions of it.
+
+Some transformations of optax search the length of a step, or adapt the rate, by the loss:
+`optax.lbfgs`, `optax.polyak_sgd`, `optax.contrib.reduce_on_plateau`. The names are those of optax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+#: the names of the arguments
+NAMES = ("value", "grad", "value_fn", "obj_fn", "grad_fn")
+
+
+def extra_arguments(loss_fn: Callable[[Any], Any], value: Any, gradients: Any) -> dict[str, Any]:
+    """Returns the arguments by name.
+
+    Args:
+        loss_fn: the loss of the step as a function of the weights.
+        value: the loss at the weights of the step.
+        gradients: the gradients there.
+
+    Example:
+        >>> extra = extra_arguments(lambda w: w**2, 9.0, 6.0)
+        >>> extra["value"], extra["value_fn"](2.0), float(extra["grad_fn"](2.0, 0))
+        (9.0, 4.0, 4.0)
+    """
+    # optax.contrib.sam passes a number as the second argument
+    grad_fn = jax.grad(loss_fn)
+    values = (value, gradients, loss_fn, loss_fn, lambda weights, *_: grad_fn(weights))
+    return dict(zip(NAMES, values, strict=True))
+
+
+def in_form(extra: Mapping[str, Any], read: Callable, write: Callable) -> dict[str, Any]:
+    """Returns the arguments for weights in another form.
+
+    Args:
+        read: returns the weights that the functions in `extra` take, for weights in the other form.
+        write: returns gradients in the other form.
+
+    Example:
+        >>> extra = in_form({"value": 9.0, "value_fn": lambda w: w**2}, lambda w: w["a"], lambda g: {"a": g})
+        >>> extra["value"], extra["value_fn"]({"a": 2.0})
+        (9.0, 4.0)
+    """
+    converted = dict(extra)
+    if "grad" in extra:
+        converted["grad"] = write(extra["grad"])
+    for name in [name for name in ("value_fn", "obj_fn") if name in extra]:
+        converted[name] = lambda weights, f=extra[name]: f(read(weights))
+    if "grad_fn" in extra:
+        converted["grad_fn"] = lambda weights, *rest: write(extra["grad_fn"](read(weights), *rest))
+    return converted
