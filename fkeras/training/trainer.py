@@ -400,7 +400,8 @@ class Trainer(Configurable):
             sample_weight: a weight for each row; multiplied by the class weight.
             initial_epoch: the first epoch, counted from 0.
             steps_per_epoch: largest number of steps of an epoch.
-            validation_steps: largest number of batches of a validation.
+            validation_steps: number of batches of a validation: the first of the data in each
+                validation, so that a source must begin again.
             validation_batch_size: rows of a validation batch.
             validation_freq: number of epochs from one validation to the next.
             steps_per_execution: number of steps per device call; by default as many as run in a
@@ -524,7 +525,7 @@ class Trainer(Configurable):
             batch_size: rows of a batch, 32 by default.
             verbose: 0, 1, 2 or "auto".
             sample_weight: a weight for each row.
-            steps: largest number of batches.
+            steps: number of batches, the first of the data.
         """
         checks.check_run(run, "evaluate")
         checks.check_alive(run, "evaluate")

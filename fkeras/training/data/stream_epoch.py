@@ -124,7 +124,7 @@ class BatchEpoch:
                 batch = feed.source(self.step + self.done)
             else:
                 batch = next(self.iterator, END)
-                if batch is END and feed.steps is not None and feed.seen and not self.holds:
+                if batch is END and feed.continues and feed.seen and not self.holds:
                     batch = feed.again(self.step + self.done)
                     self.iterator = feed.running
         except Exception as error:
@@ -144,6 +144,6 @@ class BatchEpoch:
             raise feed.ended()
         if feed.steps is not None and self.done < feed.steps:
             raise ValueError(
-                f"Trainer.{feed.what}: expected {feed.steps} batches per epoch, but the source "
-                f"ended after {self.done}. Reduce steps_per_epoch, or pass a longer source."
+                f"Trainer.{feed.what}: expected {feed.steps} batches, but the source ended after "
+                f"{self.done}. Reduce {feed.steps_name}, or pass a longer source."
             )

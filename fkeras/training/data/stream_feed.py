@@ -8,6 +8,7 @@ the batch is a call of its own.
 from __future__ import annotations
 
 import dataclasses
+import operator
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
@@ -39,7 +40,10 @@ def is_batches(x: object) -> bool:
 
 @dataclasses.dataclass
 class Batches:
-    """Feed of batches from a source; with a fixed number of steps, epochs continue one pass.
+    """Feed of batches from a source.
+
+    With a fixed number of steps, the epochs of a training continue one pass over the source; each
+    evaluation begins a new pass.
 
     Attributes:
         source: an iterable of batches, or a function of the step number.
@@ -58,6 +62,7 @@ class Batches:
         positioned: whether `running` is at the right batch already, after a resume or a peek.
         peeked: `(step, batch)` if `example` read the first batch before the first epoch.
         may_be_endless: whether no pass over the source has ended yet.
+        training: whether the batches are those of a training; otherwise of evaluations.
     """
 
     source: Any
@@ -74,18 +79,50 @@ class Batches:
     positioned: bool = False
     peeked: tuple[int, Any] | None = None
     may_be_endless: bool = True
+    training: bool = True
     cached: ClassVar[None] = None  # as of `Feed`; a source has no features
 
     def __post_init__(self) -> None:
         if self._by_step and self.steps is None:
             raise ValueError(
-                f"Trainer.{self.what}: missing steps_per_epoch for a function of the step. A "
-                "function has no end: pass the number of batches of an epoch."
+                f"Trainer.{self.what}: missing {self.steps_name} for a function of the step number. "
+                "A function has no end: pass the number of batches."
             )
 
     @property
     def _by_step(self) -> bool:
         return callable(self.source) and not hasattr(self.source, "__iter__")
+
+    @property
+    def steps_name(self) -> str:
+        """Name of the argument for the number of batches."""
+        call, _, part = self.what.partition(": ")
+        return "validation_steps" if part else {"fit": "steps_per_epoch"}.get(call, "steps")
+
+    @property
+    def continues(self) -> bool:
+        """Whether an epoch continues the pass of the epoch before."""
+        return self.training and self.steps is not None
+
+    def check_passes(self, number: int) -> None:
+        """Rejects an iterator as the source of several validations, which see equal batches."""
+        if number > 1 and self.once:
+            raise ValueError(
+                f"Trainer.{self.what}: expected a source that begins again in each of {number} "
+                f"validations, received an iterator ({type(self.source).__name__}). Pass a list of "
+                "batches, an object with __iter__, or a function of the step number with "
+                "validation_steps."
+            )
+
+    def check_length(self) -> None:
+        """Rejects more steps of an evaluation than the source has batches."""
+        name, steps = self.steps_name, self.steps or 0
+        length = operator.length_hint(self.source, steps)  # `steps` for a source without length
+        if not self.training and length < steps:
+            raise ValueError(
+                f"Trainer.{self.what}: expected {name} up to {length}, the length of the source, "
+                f"received {steps}. Reduce {name}, or pass a longer source."
+            )
 
     @property
     def moves_between_shares(self) -> bool:
@@ -115,7 +152,7 @@ class Batches:
             return BatchEpoch(self, None, step, begin)
         if self.running is None:
             self.running = self._pass_at(step)
-        elif self.steps is None and not self.positioned:
+        elif not self.continues and not self.positioned:
             if self.once:
                 raise ValueError(
                     f"Trainer.{self.what}: the iterator is exhausted after the first epoch. Pass "
@@ -222,8 +259,7 @@ class Batches:
         if seconds < _LONG or self.steps is not None or has_length or not self.may_be_endless:
             return
         self.may_be_endless = False
-        call, _, part = self.what.partition(": ")
-        name = "validation_steps" if part else {"fit": "steps_per_epoch"}.get(call, "steps")
+        name = self.steps_name
         warnings.warn(
             f"Trainer.{self.what}: the source has yielded {batches} batches in {seconds:.0f} seconds "
             f"and has not ended. Without {name} the source has to end; for an endless source pass "

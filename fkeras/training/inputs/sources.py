@@ -79,7 +79,10 @@ def training_feeds(
         return feed, None
     size, steps = options.validation_batch_size or size, options.validation_steps
     validation = _Call(trainer, run, "fit: validation_data", False, group)
-    return feed, validation.feed(_validation(trainer, validation_data), size, steps)
+    held = validation.feed(_validation(trainer, validation_data), size, steps)
+    if isinstance(held, Batches):
+        held.check_passes(options.validations)
+    return feed, held
 
 
 def evaluation_feed(
@@ -191,7 +194,9 @@ class _Call:
 
         host = functools.partial(_host_batch, trainer, run.model)
         if group.count == 1:
-            return Batches(x, steps, self.name, checked, host, fills)
+            feed = Batches(x, steps, self.name, checked, host, fills, training=self.training)
+            feed.check_length()
+            return feed
         return JointBatches(
             x,
             steps,
@@ -199,6 +204,7 @@ class _Call:
             checked,
             host,
             fills,
+            training=self.training,
             group=group,
             share=shares.share_of(trainer),
             join=functools.partial(shares.joined, trainer),

@@ -8,6 +8,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from fkeras.training.data import array_feed, stream_feed
+from fkeras.utils.sources.dataset import Dataset
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(44, 3)).astype("float32")
@@ -83,6 +84,76 @@ def test_validation_and_evaluation_take_batches_too():
     assert history.history["val_loss"] == pytest.approx(other.history["val_loss"], rel=1e-5)
 
 
+def first_row(y_true, y_pred):
+    return y_true[:, 0]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda: (X, Y),
+        batches,
+        lambda: Loader(batches()),
+        Indexed,
+        lambda: lambda step: batches()[step],
+        lambda: Dataset(44, lambda ids: (X[ids], Y[ids]), 8, shuffle=True, seed=3),
+    ],
+    ids=["arrays", "list", "iterable", "indexed", "function of the step", "dataset"],
+)
+@pytest.mark.parametrize("objective", [False, True])
+def test_each_validation_sees_the_same_batches(source, objective):
+    """A learning rate of 0: equal rows have equal logs."""
+
+    def error(model, state, batch, key, training):
+        loss = ((model(batch[0]) - batch[1]) ** 2).mean()
+        return fk.Output(loss, {}, metrics={"first_row": first_row(batch[1], None).mean()})
+
+    optimizer = fk.optimizers.SGD(0.0)
+    trainer = fk.Trainer(optimizer, "mse", [first_row])
+    trainer = fk.Trainer(optimizer, objective=error) if objective else trainer
+    run = trainer.init(RUN.model, KEY)
+    options = {"validation_steps": 2, "validation_batch_size": 8, "verbose": 0}
+    history = trainer.fit(run, X, Y, epochs=3, validation_data=source(), **options).history
+    logs = {name: history[f"val_{name}"] for name in ("loss", "first_row")}
+    assert all(values == [values[0]] * 3 for values in logs.values())
+    data = source() if not isinstance(source(), tuple) else batches()
+    assert trainer.evaluate(run, data, steps=2, verbose=0) == {n: v[0] for n, v in logs.items()}
+    if not isinstance(source(), Dataset):  # its first batches are those of a shuffled order
+        assert logs["first_row"][0] == pytest.approx(Y[:16].mean(), rel=1e-6)
+
+
+def test_an_iterator_has_one_validation():
+    options = {"validation_steps": 2, "verbose": 0}
+    expected = TRAINER.evaluate(RUN, X[:16], Y[:16], 8, verbose=0)["loss"]
+    trainer = fk.Trainer(fk.optimizers.SGD(0.0), "mse")
+    run = trainer.init(RUN.model, KEY)
+    for epochs, freq in ((1, 1), (3, 3), (3, 2)):
+        options |= {"epochs": epochs, "validation_freq": freq}
+        _, history = trainer.fit(run, X, Y, validation_data=iter(batches()), **options)
+        assert history["val_loss"] == [pytest.approx(expected, rel=1e-6)]
+    message = "begins again in each of 2 validations, received an iterator .generator.*a list of"
+    for steps in (2, None):
+        options = {"epochs": 2, "validation_steps": steps, "verbose": 0}
+        with pytest.raises(ValueError, match=message) as caught:
+            _ = TRAINER.fit(RUN, X, Y, validation_data=(b for b in batches()), **options)
+        assert caught.value.run is RUN  # before the first step
+
+
+@pytest.mark.parametrize("source", [batches, Indexed, lambda: Loader(batches())])
+def test_an_evaluation_has_at_most_one_pass(source):
+    known = not isinstance(source(), Loader)
+    told = "up to 6, the length of the source, received 7" if known else "7 batches, but .* after 6"
+    for call, name in (
+        (lambda: TRAINER.evaluate(RUN, source(), steps=7, verbose=0), "steps"),
+        (
+            lambda: TRAINER.fit(RUN, X, Y, validation_data=source(), validation_steps=7, verbose=0),
+            "validation_steps",
+        ),
+    ):
+        with pytest.raises(ValueError, match=rf"{told}. Reduce {name}, or"):
+            call()
+
+
 def test_class_weights_count_in_batches_too():
     model = fk.Sequential([fk.Input((3,)), layers.Dense(2, "softmax")])
     trainer = fk.Trainer("sgd", "sparse_categorical_crossentropy")
@@ -132,6 +203,11 @@ def changed(**new):
         (lambda: iter(batches()), {"epochs": 2}, "exhausted after the first epoch"),
         (lambda: iter(batches()), {"steps_per_epoch": 9}, "ended after 6"),
         (lambda: lambda step: batches()[0], {}, "missing steps_per_epoch for a function"),
+        (
+            lambda: (X, Y),
+            {"validation_data": lambda step: batches()[0]},
+            "missing validation_steps for a function",
+        ),
         (lambda: [(X[:8],)], {}, r"batch 1: expected \(x, y\)"),
         (lambda: iter([X[:8]]), {}, "received ndarray"),
         (lambda: changed(x=X[:8, :2]), {}, r"batch 2: expected x of shape \(8, 3\)"),
@@ -147,7 +223,9 @@ def changed(**new):
 )
 def test_wrong_sources_are_reported(source, options, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        _ = TRAINER.fit(RUN, source(), verbose=0, **options)
+        data = source()
+        data = data if isinstance(data, tuple) else (data,)
+        _ = TRAINER.fit(RUN, *data, verbose=0, **options)
 
 
 def with_none(number):
