@@ -313,6 +313,10 @@ class Trainer(Configurable):
         A step applies every update, also NaN and infinity, whatever `on_nonfinite` is: `fit`
         rejects such an update afterwards. A custom training loop can do the same: keep the run
         before the step if the loss or the new weights are not finite.
+
+        `fit` and `run` end with the averaged weights of an optimizer with `use_ema`. After a loop over
+        `step`, `trainer.optimizer.finalize(run.opt_state, trainable)` returns them, where `trainable`
+        is the model or, with frozen weights, the first part of `fk.partition(model)`.
         """
         checks.check_run(run, "step")
         batch = step.as_arrays(self, run.model, batch)
@@ -476,7 +480,7 @@ class Trainer(Configurable):
 
         `jax.jit` compiles the whole training, `jax.vmap` over a batch of runs trains a population,
         and `jax.grad` computes hypergradients, since learning rate and weight decay are leaves of
-        `run.opt_state`. The values in the data are not checked.
+        `run.opt_state`. The values in the data are not checked, and every update is applied, also NaN.
 
         Args:
             run: the result of `init`.
