@@ -159,7 +159,8 @@ class Trainer(Configurable):
             the loop compiles faster and runs as fast.
         objective: a function `(model, state, batch, key, training) -> fk.Output` that replaces
             loss and metrics. `value` plus `losses` is the scalar to minimize; `updates` holds the
-            changed entries of the state; the scalars in `metrics` are logged. A log is the mean
+            changed entries of the state, and has to be passed if calls of the model change the state
+            (`updates={}` keeps the state); the scalars in `metrics` are logged. A log is the mean
             over the batches of an epoch, weighted by their rows. The batch has the structure of
             the data: `x`, `(x, y)` or `(x, y, sample_weight)` of `fit`, or the tree that a source
             yields. The last batch has only the remaining rows. In an evaluation
