@@ -161,9 +161,9 @@ class Trainer(Configurable):
             loss and metrics. `value` plus `losses` is the scalar to minimize; `updates` holds the
             changed entries of the state, and has to be passed if calls of the model change the state
             (`updates={}` keeps the state); the scalars in `metrics` are logged. A log is the mean
-            over the batches of an epoch, weighted by their rows. The batch has the structure of
-            the data: `x`, `(x, y)` or `(x, y, sample_weight)` of `fit`, or the tree that a source
-            yields. The last batch has only the remaining rows. In an evaluation
+            over the batches of an epoch, weighted by the rows of their first array. The batch has the
+            structure of the data: `x`, `(x, y)` or `(x, y, sample_weight)` of `fit`, or the tree that
+            a source yields. The last batch has only the remaining rows. In an evaluation
             `training` is False, and the key depends only on the number of rows before the batch.
         on_nonfinite: reaction of `fit` to a step that returns NaN or infinity: "raise" an error
             with the run and the batch, "skip" the update with a warning at the end of the epoch,
@@ -385,7 +385,10 @@ class Trainer(Configurable):
             run: the result of `init` or of an earlier `fit`.
             x: an array, or a list or dictionary of arrays for several inputs; or, without `y`, a
                 source of batches `(x, y)` or `(x, y, sample_weight)`: any iterable, a loader of
-                grain, or a function of the step number. An input of the dtype "string" takes lists,
+                grain, or a function of the step number. The arrays of such a batch may have different
+                numbers of rows, as nodes and edges of a graph; each combination of numbers compiles
+                another program, and an epoch's logs weigh the batch by the rows of its first output.
+                An input of the dtype "string" takes lists,
                 arrays and columns of strings: the layers of strings run on the host, for arrays once
                 before the first step, and the run keeps the whole model.
             y: the targets, in the same forms; None for an objective of `x` alone, or for a model

@@ -49,8 +49,8 @@ class Batches:
         source: an iterable of batches, or a function of the step number.
         steps: number of batches of an epoch; None for a whole pass over the source.
         what: name of the call in messages.
-        check: called with every batch and the rows of a full batch; returns the batch with its
-            weights.
+        check: called with every batch and the rows of a full batch, or None for a batch whose arrays
+            have different numbers of rows; returns the batch with its weights.
         host: `(batch, call) -> tree`: converts a batch to arrays on the host; rejects a batch of
             another structure.
         fills: `(full batch, count) -> bool`: whether a batch of `count` rows may be filled up.
@@ -68,7 +68,7 @@ class Batches:
     source: Any
     steps: int | None
     what: str
-    check: Callable[[Any, int], Any]
+    check: Callable[[Any, int | None], Any]
     host: Callable[[Any, str], Any] = host_arrays.as_host
     fills: Callable[[Any, int], bool] = lambda batch, count: True
     sums: Any = None
@@ -142,9 +142,15 @@ class Batches:
         return steps * self.size
 
     def is_alone(self, batch: object) -> bool:
-        """Returns whether a batch is a call of its own: a short batch that may not be filled up."""
+        """Returns whether a batch is a call of its own: of other rows that may not be filled up."""
         count = host_arrays.length(batch)
+        if not self._is_even(batch):
+            return specs(batch) != specs(self.first)
         return count < self.size and not self.fills(specs(batch, self.size), count)
+
+    def _is_even(self, batch: object) -> bool:
+        """Returns whether the arrays of a batch have one number of rows, as those of the first batch."""
+        return all(map(host_arrays.is_even, (batch, self.first)))
 
     def epoch(self, run: TrainState | None, step: int = 0, begin: int = 0) -> BatchEpoch:
         """Returns the batches of the epoch that began at `step`, from batch `begin` on."""
@@ -183,7 +189,7 @@ class Batches:
         if self.first is None and self.peeked is None:
             self.peeked = (step, copied(self._host(self._first(step), 0)))
         host = self.first if self.peeked is None else self.peeked[1]
-        return specs(host, host_arrays.length(host))
+        return specs(host)
 
     def _first(self, step: int) -> Any:
         try:
@@ -277,7 +283,8 @@ class Batches:
         if self.first is not None:
             self._compare(host, f"{self.what}, batch {number + 1}")
         try:
-            batch = jax.tree.map(host_arrays.canonical, self.check(host, self.size))
+            size = self.size if self._is_even(host) else None
+            batch = jax.tree.map(host_arrays.canonical, self.check(host, size))
         except Exception as error:
             add_note(error, f"in batch {number + 1} of Trainer.{self.what}")
             raise
@@ -302,14 +309,14 @@ class Batches:
                 f"Trainer.{what}: expected the structure of the first batch, {structure}, received "
                 f"{jax.tree.structure(batch)}. Every batch needs the same arrays."
             )
-        rows = host_arrays.length(batch)
+        limit = self.size if self._is_even(batch) else np.inf
         for (path, first), array in zip(first_leaves, jax.tree.leaves(batch), strict=True):
             name = "the batch" + jax.tree_util.keystr(path)
             if type(batch) is tuple and len(batch) <= 3:
                 name = ("x", "y", "sample_weight")[path[0].idx] + jax.tree_util.keystr(path[1:])
             dtype = computed_dtype(array.dtype)
-            fits = array.shape[1:] == first.shape[1:] and dtype == first.dtype
-            if not fits or len(array) != rows or not 0 < rows <= self.size:
+            fits = array.shape[1:] == first.shape[1:] and array.ndim and dtype == first.dtype
+            if not fits or not 0 < len(array) <= limit:
                 raise ValueError(
                     f"Trainer.{what}: expected {name} of shape {first.shape} and dtype "
                     f"{first.dtype} as in the first batch (all arrays of a batch may have fewer "
@@ -319,8 +326,8 @@ class Batches:
                 )
 
 
-def specs(batch: object, count: int) -> Any:
-    """Returns the specs of a batch with `count` rows.
+def specs(batch: object, count: int | None = None) -> Any:
+    """Returns the specs of a batch, of `count` rows or of its own rows.
 
     Example:
         >>> import numpy as np
@@ -329,6 +336,7 @@ def specs(batch: object, count: int) -> Any:
     """
 
     def spec(array: np.ndarray) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((count, *array.shape[1:]), computed_dtype(array.dtype))
+        shape = array.shape if count is None else (count, *array.shape[1:])
+        return jax.ShapeDtypeStruct(shape, computed_dtype(array.dtype))
 
     return jax.tree.map(spec, batch)
