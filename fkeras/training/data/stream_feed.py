@@ -8,6 +8,7 @@ the batch is a call of its own.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import operator
 import warnings
 from collections.abc import Callable, Iterator
@@ -83,6 +84,13 @@ class Batches:
     cached: ClassVar[None] = None  # as of `Feed`; a source has no features
 
     def __post_init__(self) -> None:
+        if self._by_step and not _takes_step(self.source):
+            name = getattr(self.source, "__name__", type(self.source).__name__)
+            raise TypeError(
+                f"Trainer.{self.what}: expected a function of the step number that returns one batch, "
+                f"received {name!r}, a generator function or a function of other arguments. For a "
+                "generator pass its result, make_batches(); a function begins with `def batch(step):`."
+            )
         if self._by_step and self.steps is None:
             raise ValueError(
                 f"Trainer.{self.what}: missing {self.steps_name} for a function of the step number. "
@@ -324,6 +332,19 @@ class Batches:
                     "program: pad the batches, texts with TextVectorization(output_sequence_length=...), "
                     "or use trainer.step."
                 )
+
+
+def _takes_step(source: Callable[..., Any]) -> bool:
+    """Returns whether a function returns a batch for the number of a step, as far as is known."""
+    if inspect.isgeneratorfunction(source):
+        return False
+    try:
+        inspect.signature(source).bind(0)
+    except TypeError:
+        return False
+    except ValueError:  # a function from C without a signature
+        return True
+    return True
 
 
 def specs(batch: object, count: int | None = None) -> Any:

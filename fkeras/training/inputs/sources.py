@@ -239,6 +239,13 @@ def _host(
             rows = x if y is None else (x, y)
         return host_arrays.as_host(rows, f"{call}: the batch")
     if y is None and batch_parts.has_loss(trainer.loss):
+        if isinstance(x, list) and not host_arrays.is_leaf(x):
+            first = f"{type(x[0]).__name__} as batch 0" if x else "an empty list"
+            raise TypeError(
+                f"Trainer.{call}: expected targets y, or a list of batches with a tuple (x, y) as "
+                f"batch 0, received {first}. Write trainer.{call.split(':')[0]}(run, x, y), or let each "
+                "batch be a tuple."
+            )
         raise TypeError(
             f"Trainer.{call}: expected inputs and targets as arrays, received no targets. Write "
             f"trainer.{call.split(':')[0]}(run, x, y). A model whose layers return their losses is "
