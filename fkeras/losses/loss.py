@@ -96,8 +96,18 @@ class Loss(Configurable):
 
     def per_sample(self, y_true: Numbers, y_pred: Numbers) -> jax.Array:
         """Returns the losses without sample weights, mask and reduction, (b, ...)."""
+        values: Any = self.call(*self._cast(y_true, y_pred))
+        if values is None or isinstance(values, tuple | list | Mapping):
+            name = getattr(getattr(self, "fn", None), "__name__", type(self).__name__)
+            kind = (
+                "None" if values is None else f"a {type(values).__name__} of {len(values)} values"
+            )
+            raise TypeError(
+                f"{name}: expected the losses of the samples as one array, received {kind}. Return one "
+                "array; other values are metrics of the trainer, or those of an objective."
+            )
         # `call` may compute in a wider dtype; the result has the dtype of the configuration
-        return self.call(*self._cast(y_true, y_pred)).astype(self.dtype)
+        return jnp.asarray(values).astype(self.dtype)
 
     def total(
         self,
@@ -300,4 +310,4 @@ class LossFunctionWrapper(Loss):
         return super().from_config(with_function(config, custom_objects), custom_objects)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return jnp.asarray(self.fn(*reducing.align_pair(y_true, y_pred)))
+        return self.fn(*reducing.align_pair(y_true, y_pred))

@@ -161,10 +161,11 @@ class Trainer(Configurable):
             the loop compiles faster and runs as fast.
         objective: a function `(model, state, batch, key, training) -> fk.Output` that replaces
             loss and metrics. `value` plus `losses` is the scalar to minimize; `updates` holds the
-            changed entries of the state; the scalars in `metrics` are logged. A log is the mean
-            over the batches of an epoch, weighted by their rows. The batch has the structure of
-            the data: `x`, `(x, y)` or `(x, y, sample_weight)` of `fit`, or the tree that a source
-            yields. The last batch has only the remaining rows. In an evaluation
+            changed entries of the state, and has to be passed if calls of the model change the state
+            (`updates={}` keeps the state); the scalars in `metrics` are logged. A log is the mean
+            over the batches of an epoch, weighted by the rows of their first array. The batch has the
+            structure of the data: `x`, `(x, y)` or `(x, y, sample_weight)` of `fit`, or the tree that
+            a source yields. The last batch has only the remaining rows. In an evaluation
             `training` is False, and the key depends only on the number of rows before the batch.
         on_nonfinite: reaction of `fit` to a step that returns NaN or infinity: "raise" an error
             with the run and the batch, "skip" the update with a warning at the end of the epoch,
@@ -321,6 +322,10 @@ class Trainer(Configurable):
         A step applies every update, also NaN and infinity, whatever `on_nonfinite` is: `fit`
         rejects such an update afterwards. A custom training loop can do the same: keep the run
         before the step if the loss or the new weights are not finite.
+
+        `fit` and `run` end with the averaged weights of an optimizer with `use_ema`. After a loop over
+        `step`, `trainer.optimizer.finalize(run.opt_state, trainable)` returns them, where `trainable`
+        is the model or, with frozen weights, the first part of `fk.partition(model)`.
         """
         checks.check_run(run, "step")
         batch = step.as_arrays(self, run.model, batch)
@@ -388,7 +393,10 @@ class Trainer(Configurable):
             run: the result of `init` or of an earlier `fit`.
             x: an array, or a list or dictionary of arrays for several inputs; or, without `y`, a
                 source of batches `(x, y)` or `(x, y, sample_weight)`: any iterable, a loader of
-                grain, or a function of the step number. An input of the dtype "string" takes lists,
+                grain, or a function of the step number. The arrays of such a batch may have different
+                numbers of rows, as nodes and edges of a graph; each combination of numbers compiles
+                another program, and an epoch's logs weigh the batch by the rows of its first output.
+                An input of the dtype "string" takes lists,
                 arrays and columns of strings: the layers of strings run on the host, for arrays once
                 before the first step, and the run keeps the whole model.
             y: the targets, in the same forms; None for an objective of `x` alone, or for a model
@@ -408,7 +416,8 @@ class Trainer(Configurable):
             sample_weight: a weight for each row; multiplied by the class weight.
             initial_epoch: the first epoch, counted from 0.
             steps_per_epoch: largest number of steps of an epoch.
-            validation_steps: largest number of batches of a validation.
+            validation_steps: number of batches of a validation: the first of the data in each
+                validation, so that a source must begin again.
             validation_batch_size: rows of a validation batch.
             validation_freq: number of epochs from one validation to the next.
             steps_per_execution: number of steps per device call; by default as many as run in a
@@ -483,7 +492,7 @@ class Trainer(Configurable):
 
         `jax.jit` compiles the whole training, `jax.vmap` over a batch of runs trains a population,
         and `jax.grad` computes hypergradients, since learning rate and weight decay are leaves of
-        `run.opt_state`. The values in the data are not checked.
+        `run.opt_state`. The values in the data are not checked, and every update is applied, also NaN.
 
         Args:
             run: the result of `init`.
@@ -532,7 +541,7 @@ class Trainer(Configurable):
             batch_size: rows of a batch, 32 by default.
             verbose: 0, 1, 2 or "auto".
             sample_weight: a weight for each row.
-            steps: largest number of batches.
+            steps: number of batches, the first of the data.
         """
         checks.check_run(run, "evaluate")
         checks.check_alive(run, "evaluate")

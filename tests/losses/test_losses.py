@@ -587,6 +587,10 @@ def test_one_weight_for_the_whole_batch_equals_keras(name, reduction, weight):
     np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
 
 
+def pair_of_losses(y_true, y_pred):
+    return y_true - y_pred, {}
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -596,6 +600,8 @@ def test_one_weight_for_the_whole_batch_equals_keras(name, reduction, weight):
         (lambda: losses.CategoricalCrossentropy(axis=True), "axis"),
         (lambda: losses.MeanSquaredError(reduction=None).total([1.0], [1.0]), "expected a reduction to a scalar"),
         (lambda: losses.Loss()([1.0], [1.0]), "missing method call"),
+        (lambda: losses.get(pair_of_losses)([[1.0]], [[1.0]]), "pair_of_losses: .* as one array, received a tuple of 2"),
+        (lambda: losses.get(lambda y, p: None)([[1.0]], [[1.0]]), "as one array, received None"),
         (lambda: losses.MeanSquaredError()([[1.0]], [[1.0]], [1.0, 2.0]), "sample_weight: expected a shape"),
         (lambda: losses.MeanSquaredError()([[1.0]], [[1.0]], mask=[[True, True]]), "mask: expected a shape"),
         (lambda: losses.SparseCategoricalCrossentropy()(np.eye(3), np.eye(3)), "categorical_crossentropy"),

@@ -8,8 +8,8 @@ registry or thread-local value holds a part of a call.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
 
 import jax
 
@@ -203,6 +203,8 @@ class Output:
         losses: scalars to add to the loss.
         metrics: scalars to report, by name.
         mask: the mask of `value`: an array or None, a list of them for several values.
+        names_updates: whether the code that made this object passed `updates`, also `{}`; no part of
+            the pytree.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -213,12 +215,36 @@ class Output:
     """
 
     value: Any
-    updates: dict[str, Any] = dataclasses.field(default_factory=dict)
+    updates: dict[str, Any] = None  # type: ignore[assignment]
     losses: tuple = ()
     metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
     mask: Any = None
+    names_updates: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        # no field: outputs with and without the argument have the same structure as pytrees
+        if self.updates is None:
+            self.__dict__["updates"] = {}
+        else:
+            self.__dict__["names_updates"] = True
 
 
-jax.tree_util.register_dataclass(
-    Output, data_fields=["value", "updates", "losses", "metrics", "mask"], meta_fields=[]
-)
+_FIELDS = ("value", "updates", "losses", "metrics", "mask")
+_KEYS = tuple(map(jax.tree_util.GetAttrKey, _FIELDS))
+
+
+def _flatten(out: Output) -> tuple[tuple, None]:
+    return (out.value, out.updates, out.losses, out.metrics, out.mask), None
+
+
+def _flatten_with_keys(out: Output) -> tuple[tuple, None]:
+    return tuple(zip(_KEYS, _flatten(out)[0], strict=True)), None
+
+
+def _unflatten(_: None, children: Iterable) -> Output:
+    out = object.__new__(Output)
+    out.__dict__.update(zip(_FIELDS, children, strict=True))
+    return out
+
+
+jax.tree_util.register_pytree_with_keys(Output, _flatten_with_keys, _unflatten, _flatten)

@@ -117,6 +117,16 @@ def length(tree: object) -> int:
     return jax.tree.leaves(tree)[0].shape[0]
 
 
+def is_even(tree: object) -> bool:
+    """Returns whether all arrays have the same number of rows.
+
+    Example:
+        >>> is_even({"image": np.ones((4, 2)), "label": np.ones(4)}), is_even([np.ones(4), np.ones(9)])
+        (True, False)
+    """
+    return len({array.shape[:1] for array in jax.tree.leaves(tree)}) < 2
+
+
 def take(tree: object, rows: slice | np.ndarray | jax.Array) -> Any:
     """Returns the rows of every array."""
     return jax.tree.map(lambda a: a[rows], tree)

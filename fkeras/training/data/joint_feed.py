@@ -201,7 +201,7 @@ class JointEpoch:
         self.own.done = self.done
         chunk = self.own.take(number)
         counts, limit = self._agree(chunk)
-        if not any(counts.values()) and feed.steps is not None and feed.received:
+        if not any(counts.values()) and feed.continues and feed.received:
             # All sources have ended: all processes begin the next pass together.
             self.own.begin_pass()
             chunk = self.own.take(number)
@@ -243,8 +243,8 @@ class JointEpoch:
             raise feed.ended()
         if feed.steps is not None:
             raise ValueError(
-                f"Trainer.{feed.what}: expected {feed.steps} batches per epoch, but the sources of "
-                f"all processes ended after {self.done}. Reduce steps_per_epoch, or pass a longer "
+                f"Trainer.{feed.what}: expected {feed.steps} batches, but the sources of all "
+                f"processes ended after {self.done}. Reduce {feed.steps_name}, or pass a longer "
                 "source."
             )
 

@@ -24,9 +24,14 @@ def copied(batch: object) -> Any:
     return jax.tree.map(np.array, batch)
 
 
-def _room(batch: object, capacity: int, size: int) -> Any:
-    """Returns uninitialized memory for `capacity` batches of `size` rows."""
-    return jax.tree.map(lambda a: np.empty((capacity, size, *a.shape[1:]), a.dtype), batch)
+def _room(batch: object, capacity: int, size: int | None) -> Any:
+    """Returns uninitialized memory for `capacity` batches of `size` rows, or of the batch's rows."""
+
+    def room(array: np.ndarray) -> np.ndarray:
+        shape = array.shape if size is None else (size, *array.shape[1:])
+        return np.empty((capacity, *shape), array.dtype)
+
+    return jax.tree.map(room, batch)
 
 
 def _write(batch: object, arrays: object, index: int) -> None:
@@ -95,9 +100,10 @@ class BatchEpoch:
                 self.waiting = copied(batch)
                 break
             if arrays is None:
-                size = host_arrays.length(batch) if is_alone else feed.size
-                row_bytes = sum(a[:1].nbytes for a in jax.tree.leaves(batch))
-                capacity = 1 if is_alone else array_feed.capacity_of(row_bytes, size)
+                size = None if is_alone or not host_arrays.is_even(batch) else feed.size
+                batch_bytes = sum(a.nbytes for a in jax.tree.leaves(batch))
+                row_bytes = -(-batch_bytes // host_arrays.length(batch))
+                capacity = 1 if is_alone else array_feed.capacity_of(row_bytes, feed.size)
                 # the full capacity, so that chunks of fewer batches use the same program
                 arrays, number = _room(batch, capacity, size), min(number, capacity)
             # Copied at once: a source may write its next batch into the same buffer.
@@ -124,7 +130,7 @@ class BatchEpoch:
                 batch = feed.source(self.step + self.done)
             else:
                 batch = next(self.iterator, END)
-                if batch is END and feed.steps is not None and feed.seen and not self.holds:
+                if batch is END and feed.continues and feed.seen and not self.holds:
                     batch = feed.again(self.step + self.done)
                     self.iterator = feed.running
         except Exception as error:
@@ -144,6 +150,6 @@ class BatchEpoch:
             raise feed.ended()
         if feed.steps is not None and self.done < feed.steps:
             raise ValueError(
-                f"Trainer.{feed.what}: expected {feed.steps} batches per epoch, but the source "
-                f"ended after {self.done}. Reduce steps_per_epoch, or pass a longer source."
+                f"Trainer.{feed.what}: expected {feed.steps} batches, but the source ended after "
+                f"{self.done}. Reduce {feed.steps_name}, or pass a longer source."
             )

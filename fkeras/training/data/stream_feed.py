@@ -8,6 +8,8 @@ the batch is a call of its own.
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import operator
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
@@ -39,14 +41,17 @@ def is_batches(x: object) -> bool:
 
 @dataclasses.dataclass
 class Batches:
-    """Feed of batches from a source; with a fixed number of steps, epochs continue one pass.
+    """Feed of batches from a source.
+
+    With a fixed number of steps, the epochs of a training continue one pass over the source; each
+    evaluation begins a new pass.
 
     Attributes:
         source: an iterable of batches, or a function of the step number.
         steps: number of batches of an epoch; None for a whole pass over the source.
         what: name of the call in messages.
-        check: called with every batch and the rows of a full batch; returns the batch with its
-            weights.
+        check: called with every batch and the rows of a full batch, or None for a batch whose arrays
+            have different numbers of rows; returns the batch with its weights.
         host: `(batch, call) -> tree`: converts a batch to arrays on the host; rejects a batch of
             another structure.
         fills: `(full batch, count) -> bool`: whether a batch of `count` rows may be filled up.
@@ -58,12 +63,13 @@ class Batches:
         positioned: whether `running` is at the right batch already, after a resume or a peek.
         peeked: `(step, batch)` if `example` read the first batch before the first epoch.
         may_be_endless: whether no pass over the source has ended yet.
+        training: whether the batches are those of a training; otherwise of evaluations.
     """
 
     source: Any
     steps: int | None
     what: str
-    check: Callable[[Any, int], Any]
+    check: Callable[[Any, int | None], Any]
     host: Callable[[Any, str], Any] = host_arrays.as_host
     fills: Callable[[Any, int], bool] = lambda batch, count: True
     sums: Any = None
@@ -74,18 +80,57 @@ class Batches:
     positioned: bool = False
     peeked: tuple[int, Any] | None = None
     may_be_endless: bool = True
+    training: bool = True
     cached: ClassVar[None] = None  # as of `Feed`; a source has no features
 
     def __post_init__(self) -> None:
+        if self._by_step and not _takes_step(self.source):
+            name = getattr(self.source, "__name__", type(self.source).__name__)
+            raise TypeError(
+                f"Trainer.{self.what}: expected a function of the step number that returns one batch, "
+                f"received {name!r}, a generator function or a function of other arguments. For a "
+                "generator pass its result, make_batches(); a function begins with `def batch(step):`."
+            )
         if self._by_step and self.steps is None:
             raise ValueError(
-                f"Trainer.{self.what}: missing steps_per_epoch for a function of the step. A "
-                "function has no end: pass the number of batches of an epoch."
+                f"Trainer.{self.what}: missing {self.steps_name} for a function of the step number. "
+                "A function has no end: pass the number of batches."
             )
 
     @property
     def _by_step(self) -> bool:
         return callable(self.source) and not hasattr(self.source, "__iter__")
+
+    @property
+    def steps_name(self) -> str:
+        """Name of the argument for the number of batches."""
+        call, _, part = self.what.partition(": ")
+        return "validation_steps" if part else {"fit": "steps_per_epoch"}.get(call, "steps")
+
+    @property
+    def continues(self) -> bool:
+        """Whether an epoch continues the pass of the epoch before."""
+        return self.training and self.steps is not None
+
+    def check_passes(self, number: int) -> None:
+        """Rejects an iterator as the source of several validations, which see equal batches."""
+        if number > 1 and self.once:
+            raise ValueError(
+                f"Trainer.{self.what}: expected a source that begins again in each of {number} "
+                f"validations, received an iterator ({type(self.source).__name__}). Pass a list of "
+                "batches, an object with __iter__, or a function of the step number with "
+                "validation_steps."
+            )
+
+    def check_length(self) -> None:
+        """Rejects more steps of an evaluation than the source has batches."""
+        name, steps = self.steps_name, self.steps or 0
+        length = operator.length_hint(self.source, steps)  # `steps` for a source without length
+        if not self.training and length < steps:
+            raise ValueError(
+                f"Trainer.{self.what}: expected {name} up to {length}, the length of the source, "
+                f"received {steps}. Reduce {name}, or pass a longer source."
+            )
 
     @property
     def moves_between_shares(self) -> bool:
@@ -105,9 +150,15 @@ class Batches:
         return steps * self.size
 
     def is_alone(self, batch: object) -> bool:
-        """Returns whether a batch is a call of its own: a short batch that may not be filled up."""
+        """Returns whether a batch is a call of its own: of other rows that may not be filled up."""
         count = host_arrays.length(batch)
+        if not self._is_even(batch):
+            return specs(batch) != specs(self.first)
         return count < self.size and not self.fills(specs(batch, self.size), count)
+
+    def _is_even(self, batch: object) -> bool:
+        """Returns whether the arrays of a batch have one number of rows, as those of the first batch."""
+        return all(map(host_arrays.is_even, (batch, self.first)))
 
     def epoch(self, run: TrainState | None, step: int = 0, begin: int = 0) -> BatchEpoch:
         """Returns the batches of the epoch that began at `step`, from batch `begin` on."""
@@ -115,7 +166,7 @@ class Batches:
             return BatchEpoch(self, None, step, begin)
         if self.running is None:
             self.running = self._pass_at(step)
-        elif self.steps is None and not self.positioned:
+        elif not self.continues and not self.positioned:
             if self.once:
                 raise ValueError(
                     f"Trainer.{self.what}: the iterator is exhausted after the first epoch. Pass "
@@ -146,7 +197,7 @@ class Batches:
         if self.first is None and self.peeked is None:
             self.peeked = (step, copied(self._host(self._first(step), 0)))
         host = self.first if self.peeked is None else self.peeked[1]
-        return specs(host, host_arrays.length(host))
+        return specs(host)
 
     def _first(self, step: int) -> Any:
         try:
@@ -222,8 +273,7 @@ class Batches:
         if seconds < _LONG or self.steps is not None or has_length or not self.may_be_endless:
             return
         self.may_be_endless = False
-        call, _, part = self.what.partition(": ")
-        name = "validation_steps" if part else {"fit": "steps_per_epoch"}.get(call, "steps")
+        name = self.steps_name
         warnings.warn(
             f"Trainer.{self.what}: the source has yielded {batches} batches in {seconds:.0f} seconds "
             f"and has not ended. Without {name} the source has to end; for an endless source pass "
@@ -241,7 +291,8 @@ class Batches:
         if self.first is not None:
             self._compare(host, f"{self.what}, batch {number + 1}")
         try:
-            batch = jax.tree.map(host_arrays.canonical, self.check(host, self.size))
+            size = self.size if self._is_even(host) else None
+            batch = jax.tree.map(host_arrays.canonical, self.check(host, size))
         except Exception as error:
             add_note(error, f"in batch {number + 1} of Trainer.{self.what}")
             raise
@@ -266,14 +317,14 @@ class Batches:
                 f"Trainer.{what}: expected the structure of the first batch, {structure}, received "
                 f"{jax.tree.structure(batch)}. Every batch needs the same arrays."
             )
-        rows = host_arrays.length(batch)
+        limit = self.size if self._is_even(batch) else np.inf
         for (path, first), array in zip(first_leaves, jax.tree.leaves(batch), strict=True):
             name = "the batch" + jax.tree_util.keystr(path)
             if type(batch) is tuple and len(batch) <= 3:
                 name = ("x", "y", "sample_weight")[path[0].idx] + jax.tree_util.keystr(path[1:])
             dtype = computed_dtype(array.dtype)
-            fits = array.shape[1:] == first.shape[1:] and dtype == first.dtype
-            if not fits or len(array) != rows or not 0 < rows <= self.size:
+            fits = array.shape[1:] == first.shape[1:] and array.ndim and dtype == first.dtype
+            if not fits or not 0 < len(array) <= limit:
                 raise ValueError(
                     f"Trainer.{what}: expected {name} of shape {first.shape} and dtype "
                     f"{first.dtype} as in the first batch (all arrays of a batch may have fewer "
@@ -283,8 +334,21 @@ class Batches:
                 )
 
 
-def specs(batch: object, count: int) -> Any:
-    """Returns the specs of a batch with `count` rows.
+def _takes_step(source: Callable[..., Any]) -> bool:
+    """Returns whether a function returns a batch for the number of a step, as far as is known."""
+    if inspect.isgeneratorfunction(source):
+        return False
+    try:
+        inspect.signature(source).bind(0)
+    except TypeError:
+        return False
+    except ValueError:  # a function from C without a signature
+        return True
+    return True
+
+
+def specs(batch: object, count: int | None = None) -> Any:
+    """Returns the specs of a batch, of `count` rows or of its own rows.
 
     Example:
         >>> import numpy as np
@@ -293,6 +357,7 @@ def specs(batch: object, count: int) -> Any:
     """
 
     def spec(array: np.ndarray) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((count, *array.shape[1:]), computed_dtype(array.dtype))
+        shape = array.shape if count is None else (count, *array.shape[1:])
+        return jax.ShapeDtypeStruct(shape, computed_dtype(array.dtype))
 
     return jax.tree.map(spec, batch)

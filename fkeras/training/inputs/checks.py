@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from fkeras.engine.values.spec import Spec
 from fkeras.training.data import batch_parts, host_arrays
 from fkeras.training.inputs import ids
 from fkeras.training.records.state import TrainState
-from fkeras.training.step import objective, outputs
+from fkeras.training.step import objective, outputs, step
 
 if TYPE_CHECKING:
     from fkeras.training.trainer import Trainer
@@ -64,8 +64,12 @@ def named(tree: object, what: str) -> list[tuple[str, np.ndarray]]:
     return [(f"{what}{jax.tree_util.keystr(path)}", leaf) for path, leaf in pairs]
 
 
-def check_lengths(x: object, y: object = None, weights: object = None) -> int:
+def check_lengths(x: object, y: object = None, weights: object = None, equal: bool = True) -> int:
     """Returns the number of rows that all arrays have.
+
+    Args:
+        equal: whether the numbers of rows have to be equal; otherwise the number of the first array
+            is returned.
 
     Raises:
         ValueError: if the numbers of rows differ, or there are no rows.
@@ -77,23 +81,49 @@ def check_lengths(x: object, y: object = None, weights: object = None) -> int:
                 f"{name}: expected an array with a row for each sample, received a scalar."
             )
     rows = {name: len(array) for name, array in arrays}
-    if len(set(rows.values())) > 1:
+    if equal and len(set(rows.values())) > 1:
         shown = ", ".join(f"{name} {count}" for name, count in rows.items())
         raise ValueError(
             f"The arrays differ in their number of rows: {shown}. Every array needs a row for each "
-            "sample."
+            "sample. Pass a batch whose arrays have no common rows, such as a graph, in a list of "
+            "batches, [(x, y)], and predict with model(x)."
         )
-    count = next(iter(rows.values()), 0)
-    if count == 0:
+    if not rows or 0 in rows.values():
         raise ValueError("The data are empty: expected at least one row, received none.")
-    return count
+    return next(iter(rows.values()))
 
 
-def count_rows(batch: object) -> int:
+def count_rows(batch: object, equal: bool = True) -> int:
     """Returns the row count of a batch: `(x, y, sample_weight)` or any tree of arrays."""
     # `type(...) is tuple`: a named tuple is a tree of an objective, not `(x, y, sample_weight)`.
     parts = batch if type(batch) is tuple and len(batch) <= 3 else (batch,)
-    return check_lengths(*parts)
+    return check_lengths(*parts, equal=equal)
+
+
+def check_output_rows(model: Network, state: Mapping[str, Any], rows: tuple) -> None:
+    """Rejects targets and weights that have not one row for each row of their output.
+
+    The arrays of a batch may have different numbers of rows; a loss would broadcast its own.
+    """
+    x, y, weights = rows
+    if y is None:
+        return
+    specs = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, computed_dtype(a.dtype)), x)
+    names = list(outputs.output_specs(model))
+    values = outputs.by_output(
+        jax.eval_shape(step.predict, model, state, specs)[1], names, "outputs"
+    )
+    targets = outputs.by_output(y, names, "targets")
+    by_output = zip(names, values, targets, outputs.each_weight(weights, names), strict=True)
+    for name, value, *arrays in by_output:
+        for what, array in zip(("y", "sample_weight"), arrays, strict=True):
+            if array is not None and value.ndim and len(array) != value.shape[0]:
+                shown = ", ".join(f"{key} {len(a)}" for key, a in named(x, "x"))
+                raise ValueError(
+                    f"The arrays differ in their number of rows: {what} {len(array)}, the output "
+                    f"{name!r} {value.shape[0]} for {shown}. Targets and weights need a row for each "
+                    "row of their output."
+                )
 
 
 def check_finite(tree: object, what: str, removed: np.ndarray | None = None) -> None:
@@ -107,8 +137,9 @@ def check_finite(tree: object, what: str, removed: np.ndarray | None = None) -> 
     for name, array in named(tree, what):
         if not jnp.issubdtype(array.dtype, jnp.inexact):
             continue
+        mask = None if removed is None or len(removed) != len(array) else removed
         for start, block in host_arrays.blocks(array):
-            _check_block(name, array, start, host_arrays.canonical(block), removed)
+            _check_block(name, array, start, host_arrays.canonical(block), mask)
 
 
 def _check_block(
@@ -144,8 +175,8 @@ def _nonfinite_mask(block: np.ndarray, start: int, removed: np.ndarray | None) -
     return nonfinite
 
 
-def check_inputs(model: Network, x: Arrays, size: int) -> None:
-    """Rejects batches of `size` rows that do not fit the model, before any compilation."""
+def check_inputs(model: Network, x: Arrays, size: int | None) -> None:
+    """Rejects batches of `size` rows, or of the rows of `x`, before any compilation."""
     graph = model.graph
     values = in_order(graph, x)
     if values is not None:
@@ -157,7 +188,7 @@ def check_inputs(model: Network, x: Arrays, size: int) -> None:
     fixed = any(isinstance(graph.specs[slot].dims[0], int) for slot in graph.input_slots)
     batch_specs = jax.tree.map(
         lambda a: jax.ShapeDtypeStruct(
-            (size if fixed else len(a), *a.shape[1:]), computed_dtype(a.dtype)
+            (size if fixed and size else len(a), *a.shape[1:]), computed_dtype(a.dtype)
         ),
         x,
     )
@@ -192,13 +223,13 @@ def _dims_of_floats(skeleton: Skeleton) -> tuple[int | None, ...] | None:
     return spec.dims[1:]
 
 
-def _fits(spec: Spec, value: object, size: int) -> bool:
+def _fits(spec: Spec, value: object, size: int | None) -> bool:
     if not isinstance(value, np.ndarray) or value.ndim != spec.ndim:
         return False
     integer_spec = jnp.issubdtype(spec.dtype, jnp.integer)
     if integer_spec and not jnp.issubdtype(value.dtype, jnp.integer):
         return False
-    shape = (size, *value.shape[1:])
+    shape = value.shape if size is None else (size, *value.shape[1:])
     pairs = zip(spec.dims, shape, strict=True)
     return all(expected == received for expected, received in pairs if isinstance(expected, int))
 

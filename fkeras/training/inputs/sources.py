@@ -79,7 +79,10 @@ def training_feeds(
         return feed, None
     size, steps = options.validation_batch_size or size, options.validation_steps
     validation = _Call(trainer, run, "fit: validation_data", False, group)
-    return feed, validation.feed(_validation(trainer, validation_data), size, steps)
+    held = validation.feed(_validation(trainer, validation_data), size, steps)
+    if isinstance(held, Batches):
+        held.check_passes(options.validations)
+    return feed, held
 
 
 def evaluation_feed(
@@ -179,11 +182,19 @@ class _Call:
 
         # In a training the device finds NaN (`on_nonfinite`): checking each batch on the host would
         # delay every step. The device does not look for NaN in an evaluation.
-        def checked(batch: tuple, size: int) -> tuple:
-            rows = host_arrays.length(batch)
-            if group.count == 1:  # otherwise `joined` checks the rows of all processes
-                sharding.check_rows(trainer, max(rows, size))
-            check_rows(trainer, run.model, batch, rows, finite=not self.training)
+        def checked(batch: tuple, size: int | None) -> tuple:
+            # otherwise `joined` checks the rows of all processes
+            if group.count == 1 and size is not None:
+                sharding.check_rows(trainer, max(host_arrays.length(batch), size))
+            check_rows(trainer, run.model, batch, None, finite=not self.training)
+            if size is None and group.count > 1:
+                raise ValueError(
+                    f"Trainer.{self.name}: expected arrays of one number of rows in several processes, "
+                    "which share the rows; received arrays of different numbers. Pad the arrays to one "
+                    "number of rows, or train in one process."
+                )
+            if size is None and trainer.objective is None:
+                checks.check_output_rows(run.model, run.state, batch)
             return weighted(trainer, batch, class_weight, run.model)
 
         def fills(batch: object, count: int) -> bool:
@@ -191,7 +202,9 @@ class _Call:
 
         host = functools.partial(_host_batch, trainer, run.model)
         if group.count == 1:
-            return Batches(x, steps, self.name, checked, host, fills)
+            feed = Batches(x, steps, self.name, checked, host, fills, training=self.training)
+            feed.check_length()
+            return feed
         return JointBatches(
             x,
             steps,
@@ -199,6 +212,7 @@ class _Call:
             checked,
             host,
             fills,
+            training=self.training,
             group=group,
             share=shares.share_of(trainer),
             join=functools.partial(shares.joined, trainer),
@@ -225,6 +239,13 @@ def _host(
             rows = x if y is None else (x, y)
         return host_arrays.as_host(rows, f"{call}: the batch")
     if y is None and batch_parts.has_loss(trainer.loss):
+        if isinstance(x, list) and not host_arrays.is_leaf(x):
+            first = f"{type(x[0]).__name__} as batch 0" if x else "an empty list"
+            raise TypeError(
+                f"Trainer.{call}: expected targets y, or a list of batches with a tuple (x, y) as "
+                f"batch 0, received {first}. Write trainer.{call.split(':')[0]}(run, x, y), or let each "
+                "batch be a tuple."
+            )
         raise TypeError(
             f"Trainer.{call}: expected inputs and targets as arrays, received no targets. Write "
             f"trainer.{call.split(':')[0]}(run, x, y). A model whose layers return their losses is "
@@ -244,14 +265,15 @@ def _host_batch(trainer: Trainer, model: Network, batch: Any, what: str) -> Any:
             f"sample_weight), received {len(batch) if is_row else type(batch).__name__}. Let the "
             "source yield tuples of this form."
         )
-    return _mapped(trainer, model, _three(model, *batch_parts.unpack(trainer, batch), what))
+    rows = _three(model, *batch_parts.unpack(trainer, batch), what)
+    return _mapped(trainer, model, rows, equal=False)
 
 
-def _mapped(trainer: Trainer, model: Network, rows: Any) -> Any:
+def _mapped(trainer: Trainer, model: Network, rows: Any, equal: bool = True) -> Any:
     """Returns rows with the inputs of the model's device part in the place of strings."""
     if trainer.objective is not None or not texts.takes_strings(model):
         return rows
-    checks.count_rows(rows)  # before the inputs get the names of the device part
+    checks.count_rows(rows, equal)  # before the inputs get the names of the device part
     return texts.mapped(model, rows[0]), *rows[1:]
 
 
@@ -285,18 +307,23 @@ def _validation(trainer: Trainer, data: Any) -> tuple:
 
 
 def check_rows(
-    trainer: Trainer, model: Network, rows: tuple, size: int, finite: bool = True
+    trainer: Trainer, model: Network, rows: tuple, size: int | None, finite: bool = True
 ) -> int:
     """Checks `(x, y, sample_weight)` against the model and its losses; returns the row count.
 
     A batch of an objective may be any tree, so only the number of rows is checked.
+
+    Args:
+        size: number of rows of the batches that the rows are cut into; None for the batch of a
+            source, whose arrays may have different numbers of rows.
     """
+    cut = size is not None
     if trainer.objective is not None:
         host_arrays.check_fits(rows, "the batch")
-        return checks.count_rows(rows)
+        return checks.count_rows(rows, equal=cut)
     x, y, weights = rows
-    count = checks.check_lengths(x, y, weights)
-    check_x(model, x, min(size, count), finite=False)
+    count = checks.check_lengths(x, y, weights, equal=cut)
+    check_x(model, x, min(size, count) if cut else None, finite=False)
     checks.check_weighted(trainer, weights)
     if weights is not None:
         checks.check_weights(weights)
@@ -307,8 +334,8 @@ def check_rows(
     return count
 
 
-def check_x(model: Network, x: Arrays, size: int, finite: bool = True) -> None:
-    """Rejects inputs that do not fit the model in batches of `size` rows."""
+def check_x(model: Network, x: Arrays, size: int | None, finite: bool = True) -> None:
+    """Rejects inputs that do not fit the model in batches of `size` rows, or as one batch."""
     part = outputs.require_network(device_part(model))
     checks.check_inputs(part, x, size)
     ids.check_ids(part, x)

@@ -46,6 +46,11 @@ class Options:
     verbose: int | str
     checkpoint: str | os.PathLike[str] | Checkpoint | None
 
+    @property
+    def validations(self) -> int:
+        """Number of validations, if there is validation data."""
+        return self.epochs // self.validation_freq - self.initial_epoch // self.validation_freq
+
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             if field.name != "checkpoint":
@@ -185,10 +190,6 @@ class _Training:
         batches = begin + epochs_done * (options.steps_per_epoch or 0)
         step = int(point.run.step) - begin
         self.feed.go_on(point.loader, batches, point.skip, restored.rows, step)
-        if self.held is not None and options.validation_steps is not None:
-            # The number of validations is not saved; the longest `val_` history has the same length.
-            lengths = (len(v) for k, v in restored.history.items() if k[:4] == "val_")
-            self.held.go_on(None, max(lengths, default=0) * options.validation_steps)
 
     def on_features(self, run: TrainState) -> _Training:
         """Returns the training on the features of a frozen part, with `Trainer(cache_frozen=...)`."""

@@ -15,7 +15,7 @@ from fkeras.training.processes.arrays import put
 from fkeras.training.processes.facts import array_facts, run_facts
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
-from fkeras.training.step import objective, outputs, sharding, step
+from fkeras.training.step import objective, optimizer_state, outputs, sharding, step
 from fkeras.training.step.blocks import stacked, stacking_of, unstacked
 
 
@@ -72,14 +72,16 @@ def run(
         logs = objective.results(outputs.heads(trainer, run.model), run.metrics)
         return run.replace(memory={}), logs
 
-    # A scan needs a carry of constant structure. `memory` transports the order of the rows
+    # A scan needs a carry of constant structure, also after layers were frozen. `memory` transports the order of the rows
     # inside the scan; the callbacks' memory stays outside and is restored below.
+    opt_state = optimizer_state.follow(trainer.optimizer, run.opt_state, run.model)
+    run = run.replace(opt_state=opt_state)
     memory, stacking = run.memory, stacking_of(trainer, run)
     start = stacked(stacking, run.replace(memory={}, metrics=empty))
     run, logs = jax.lax.scan(one_epoch, start, None, length=epochs)
     # `scan` returns dictionaries sorted by key: restore the order of the logs.
     names = objective.log_names(outputs.heads(trainer, run.model), run.metrics)
-    run = unstacked(stacking, run)
+    run = optimizer_state.finalized(trainer.optimizer, unstacked(stacking, run))
     if group.count > 1:
         group.wait((run, logs))
     return run.replace(memory=memory), {name: logs[name] for name in names}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar
 
 from fkeras.engine.messages.errors import add_note
 from fkeras.training.loop.interrupts import Interrupted, Interrupts
@@ -13,21 +14,46 @@ from fkeras.training.records.state import TrainState
 # Key in the `__dict__` of an exception whose attribute `run` is read-only.
 _KEY = "_fkeras_run"
 _CTRL_C = (
-    "Trainer.fit: ended by Ctrl-C. `except KeyboardInterrupt as error: run = error.run` returns "
-    "the training so far; fit(..., checkpoint='folder') saves it too."
+    "{}: ended by Ctrl-C. `except KeyboardInterrupt as error: run = error.run` returns the training "
+    "so far{}."
 )
+_SAVES = "; fit(..., checkpoint='folder') saves it too"
 
 
-class Rescue:
-    """Context of `fit`: yields the journal, and attaches its newest run to exceptions."""
+class Newest(Protocol):
+    """The newest run of a training.
 
-    def __init__(self, run: TrainState):
-        point = Point(run)
-        self._journal = Journal(run, point, point, point, Interrupts())
+    Attributes:
+        received: the run that the training received.
+        interrupts: the signals of the training.
+    """
 
-    def __enter__(self) -> Journal:
-        self._journal.interrupts.install()
-        return self._journal
+    received: Any
+    interrupts: Interrupts
+
+    def run(self) -> TrainState:
+        """Returns the run after the last finished step."""
+        ...
+
+
+N = TypeVar("N", bound=Newest)
+
+
+class Rescued(Generic[N]):
+    """Context of a training: attaches the newest run to exceptions, and delays signals meanwhile.
+
+    Args:
+        newest: the newest run; the context yields this value.
+        call: name of the call in messages.
+    """
+
+    def __init__(self, newest: N, call: str):
+        self._newest = newest
+        self._ctrl_c, self._call = _CTRL_C.format(call, _SAVES * (call == "Trainer.fit")), call
+
+    def __enter__(self) -> N:
+        self._newest.interrupts.install()
+        return self._newest
 
     def __exit__(
         self,
@@ -35,28 +61,36 @@ class Rescue:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        journal = self._journal
-        journal.interrupts.hold()  # a Ctrl-C in the lines below would lose the run
+        newest = self._newest
+        newest.interrupts.hold()  # a Ctrl-C in the lines below would lose the run
         run = None
         # not a run: the error is about that argument
-        if isinstance(journal.received, TrainState) and error is not None:
-            run = journal.run()
+        if isinstance(newest.received, TrainState) and error is not None:
+            run = newest.run()
             attach(error, run)
         try:
-            number = journal.interrupts.finish()
+            number = newest.interrupts.finish()
         except KeyboardInterrupt:
             number = signal.SIGINT
         except BaseException as handler_error:  # raised by the program's handler of SIGINT
-            attach(handler_error, journal.run() if run is None else run)
+            attach(handler_error, newest.run() if run is None else run)
             raise
         # Replace only the exception of Python's default handler: an exception with arguments or
         # of another class comes from the program, which may catch exactly that object.
         if run is not None and type(error) is KeyboardInterrupt and error.args == ():
-            raise Interrupted(_CTRL_C, run).with_traceback(trace) from None
+            raise Interrupted(self._ctrl_c, run).with_traceback(trace) from None
         if number is not None and not isinstance(error, KeyboardInterrupt | SystemExit):
             # A signal arrived while signals were held: `fit` must not return as if none had.
-            message = _CTRL_C if number == signal.SIGINT else f"Trainer.fit: signal {number}."
-            raise Interrupted(message, journal.run(), number) from error
+            message = self._ctrl_c if number == signal.SIGINT else f"{self._call}: signal {number}."
+            raise Interrupted(message, newest.run(), number) from error
+
+
+class Rescue(Rescued[Journal]):
+    """Context of `Trainer.fit`: yields the journal, and attaches its newest run to exceptions."""
+
+    def __init__(self, run: TrainState):
+        point = Point(run)
+        super().__init__(Journal(run, point, point, point, Interrupts()), "Trainer.fit")
 
 
 def attach(error: BaseException, run: TrainState) -> None:

@@ -98,4 +98,4 @@ def error(run: TrainState, batch: object, epoch: int, number: int) -> NonFiniteE
 def batch_of(rows: tuple, number: int, group: Alone = ALONE) -> Any:
     """Returns a batch of a call on the host, without filled-up rows; of all processes of a group."""
     batch, valid = jax.device_get(gathered(step.batch_at(rows, np.int32(number)), group))
-    return jax.tree.map(lambda array: array[valid], batch)
+    return batch if valid is None else jax.tree.map(lambda array: array[valid], batch)

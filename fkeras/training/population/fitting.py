@@ -16,6 +16,7 @@ from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.stream_feed import Batches
 from fkeras.training.loop.batch_loops import CallSize
 from fkeras.training.loop.fitting import Options
+from fkeras.training.loop.interrupts import Interrupts
 from fkeras.training.population import memory, program
 from fkeras.training.population.feeding import MemberEpoch, orders_of, share_order
 from fkeras.training.population.history import MemberHistory
@@ -34,6 +35,28 @@ if TYPE_CHECKING:
 MEMORY = "population"
 
 
+class NewestRuns:
+    """The newest runs of a call of `Population.fit`.
+
+    Attributes:
+        received: the runs that `fit` received.
+        interrupts: the signals of the training.
+        training: the training, after its checks.
+        fitted: the result, after the last epoch.
+    """
+
+    def __init__(self, received: TrainState):
+        self.received, self.interrupts = received, Interrupts()
+        self.training: Training | None = None
+        self.fitted: TrainState | None = None
+
+    def run(self) -> TrainState:
+        """Returns the runs after the last finished call."""
+        if self.fitted is not None:
+            return self.fitted
+        return self.received if self.training is None else self.training.newest()
+
+
 class Training:
     """One call of `Population.fit`.
 
@@ -42,6 +65,7 @@ class Training:
         feed: the batches of the training data.
         held: the batches of the validation data, or None.
         rules: the rules.
+        interrupts: the signals of the training; the runs and their lanes change together.
     """
 
     def __init__(
@@ -52,8 +76,10 @@ class Training:
         held: Feed | Batches | None,
         options: Options,
         rules: Sequence[Rule],
+        interrupts: Interrupts,
     ):
         self.population, self.options, self.rules = population, options, rules
+        self.interrupts = interrupts
         self.mesh = population.trainer.mesh
         plain = dataclasses.replace(population.trainer, mesh=None, sharding=None)
         self.trainer, self.traced = plain, traced_trainer(plain, population.hyperparameters)
@@ -170,8 +196,9 @@ class Training:
             for number, rule in enumerate(self.rules):
                 memories[number] = self._decide(rule, epoch, logs, memories[number])
             if 0 < 2 * self.active.sum() <= self.lanes.count:
-                self._written()
-                self._choose(np.flatnonzero(self.active))
+                with self.interrupts.held():
+                    self._written()
+                    self._choose(np.flatnonzero(self.active))
         self._warn()
         params = {
             "epochs": options.epochs,
@@ -306,7 +333,8 @@ class Training:
         if decision.best is not None:
             self._keep(decision.best)
         if decision.parents is not None:
-            self._replace(np.asarray(decision.parents), decision.factors)
+            with self.interrupts.held():
+                self._replace(np.asarray(decision.parents), decision.factors)
         for member in np.flatnonzero(self.active & ~decision.active):
             self.stopped[int(member)] = f"epoch {epoch + 1}: {type(rule).__name__}"
         self.active &= decision.active

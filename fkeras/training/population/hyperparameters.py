@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from fkeras.training.trainer import Trainer
 
 _SEED = integer(minimum=0, maximum=2**32 - 1)
+# far beyond the memory of a device, and refused before anything of this size is listed
+_LARGEST = 1 << 20
 # fields that are leaves of the state of an `optimizers.Optimizer`
 _LEAVES = ("learning_rate", "weight_decay")
 _LAYERS = (
@@ -92,21 +95,38 @@ def product(values: object) -> tuple[dict[str, Any], ...]:
             'fk.populate(trainer, {"learning_rate": [1e-2, 1e-3], "seed": range(4)}), or '
             'fk.populate(trainer, members=[{"learning_rate": 1e-2}, ...]).'
         )
-    lists = {name: _listed(name, each) for name, each in values.items()}
+    lists = {name: _listed(f"{name!r}", each) for name, each in values.items()}
+    count = math.prod(map(len, lists.values()))
+    if count > _LARGEST:
+        sizes = ", ".join(f"{name} {len(each)}" for name, each in lists.items())
+        raise ValueError(
+            f"populate: expected at most {_LARGEST} members, received {count} combinations ({sizes} "
+            "values). Make several populations, or pass chosen combinations: members=[...]."
+        )
     return tuple(dict(zip(lists, each, strict=True)) for each in itertools.product(*lists.values()))
 
 
-def _listed(name: object, values: Any) -> list[Any]:
-    if isinstance(values, np.ndarray | jax.Array) and values.ndim == 1:
-        return np.asarray(values).tolist()
+def _listed(name: str, values: Any) -> list[Any]:
+    is_array = isinstance(values, np.ndarray | jax.Array) and values.ndim == 1
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise TypeError(
-            f"populate: {name!r}: expected a list of values, received {values!r}. Write "
-            f"{{{name!r}: [{values!r}]}}."
+            f"populate: {name}: expected a list of values, received {values!r}. Write "
+            f"{{{name}: [{values!r}]}}."
         )
-    listed = list(values)
+    listed = np.asarray(values).tolist() if is_array else _limited(name, values)
     if not listed:
-        raise ValueError(f"populate: {name!r}: expected at least one value, received none.")
+        raise ValueError(f"populate: {name}: expected at least one value, received none.")
+    return listed
+
+
+def _limited(name: str, values: Iterable[Any]) -> list[Any]:
+    """Returns the values as a list; reads no more values than a population may have members."""
+    listed = list(itertools.islice(values, _LARGEST + 1))
+    if len(listed) > _LARGEST:
+        raise ValueError(
+            f"populate: {name}: expected at most {_LARGEST} values, received more. Make several "
+            "populations."
+        )
     return listed
 
 
@@ -117,7 +137,7 @@ def as_members(members: object) -> tuple[dict[str, Any], ...]:
             f"populate: members: expected a list of dictionaries, received {type(members).__name__}. "
             'Write members=[{"learning_rate": 1e-2}, {"learning_rate": 1e-3}].'
         )
-    listed = list(members)
+    listed = _limited("members", members)
     for number, member in enumerate(listed):
         if not isinstance(member, Mapping):
             raise TypeError(

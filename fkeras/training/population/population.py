@@ -18,10 +18,10 @@ from fkeras.engine.values.argument_types import Arrays, Data
 from fkeras.engine.values.random import check_key
 from fkeras.training.inputs import checks, sources
 from fkeras.training.loop.fitting import Options
-from fkeras.training.loop.rescue import attach
+from fkeras.training.loop.rescue import Rescued
 from fkeras.training.population import hyperparameters as names_of
 from fkeras.training.population import memory
-from fkeras.training.population.fitting import MEMORY, Training
+from fkeras.training.population.fitting import MEMORY, NewestRuns, Training
 from fkeras.training.population.history import FittedMembers
 from fkeras.training.population.hyperparameters import Hyperparameter
 from fkeras.training.population.lanes import layout_of
@@ -213,16 +213,15 @@ class Population:
         )
         trainer = dataclasses.replace(self.trainer, mesh=None, sharding=None)
         first, data = self.member(runs, 0), (x, y, sample_weight)
-        feed, held = sources.training_feeds(
-            trainer, first, data, class_weight, validation_data, options
-        )
-        self._check_rules(rules, feed, held, first)
-        training = Training(self, runs, feed, held, options, rules)
-        try:
+        with Rescued(NewestRuns(runs), "Population.fit") as newest:
+            feed, held = sources.training_feeds(
+                trainer, first, data, class_weight, validation_data, options
+            )
+            self._check_rules(rules, feed, held, first)
+            training = Training(self, runs, feed, held, options, rules, newest.interrupts)
+            newest.training = training
             fitted, history = training.train()
-        except BaseException as error:  # KeyboardInterrupt keeps the runs, too
-            attach(error, training.newest())
-            raise
+            newest.fitted = fitted
         return FittedMembers(fitted, history)
 
     def member(self, runs: TrainState[M], number: int) -> TrainState[M]:

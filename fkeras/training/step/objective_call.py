@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.extend.core import Jaxpr
 
 from fkeras.engine import (
+    Context,
     FKerasError,
     Layer,
     Output,
@@ -24,6 +25,7 @@ from fkeras.engine import (
     trainable_weights,
 )
 from fkeras.engine.call.calls import describe_state
+from fkeras.transforms.intercepting import intercept
 
 #: `(model, state, batch, key, training) -> Output`
 Objective: TypeAlias = Callable[..., Output]
@@ -74,6 +76,9 @@ def call_objective(
 ) -> tuple[jax.Array, dict[str, Any], dict[str, Any]]:
     """Returns `(loss, updates, metrics)` of one batch, all checked.
 
+    An `Output` without `updates` is rejected if a call of the model changes the state; `{}` keeps the
+    state.
+
     Returns:
         The scalar to minimise (the value and the losses of the `Output`), the changed entries of
         the state, and the metrics as float32 scalars.
@@ -81,7 +86,7 @@ def call_objective(
     Raises:
         TypeError: if the function takes other arguments, returns no `Output`, or returns a
             value that is not a floating-point scalar.
-        ValueError: if the updates change the structure of the state.
+        ValueError: if the updates change the structure of the state, or are missing.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -111,7 +116,35 @@ def call_objective(
     loss = _scalar(where, "value", out.value).astype("float32")
     for number, extra in enumerate(out.losses):
         loss = loss + _scalar(where, f"losses[{number}]", extra).astype("float32")
+    if jax.tree.leaves(state) and not out.updates and not out.names_updates:
+        _refuse_lost_updates(where, objective, (model, state, batch, key, training))
     return loss, _updates(where, state, out.updates), _metrics(where, out.metrics)
+
+
+def _refuse_lost_updates(where: str, objective: Objective, arguments: tuple) -> None:
+    """Raises if calls of the model change the state, whose updates the objective does not return."""
+    changes: list[str] = []
+
+    def around(path: str, layer: Layer, context: Context, inputs: tuple, options: Any) -> Output:
+        out = context.run(layer, *inputs, **options)
+        if out.updates:
+            changes.append(
+                f"the call of {path!r} changes the state" if path else "the model has state"
+            )
+        return out
+
+    model, *rest = arguments
+    try:
+        jax.eval_shape(lambda: objective(intercept(model, around), *rest).value)
+    except Exception:
+        # The intercepted model has another structure, which the function may compare: assume changes.
+        changes.append("the model has state")
+    if changes:
+        raise ValueError(
+            f"{where}: {changes[0]}, but the fk.Output has no updates, so that evaluations would see "
+            "the state of the start. Return the updates of the calls, fk.Output(loss, "
+            "updates=out.updates), or updates={} to keep the state."
+        )
 
 
 def _describe(value: object) -> str:

@@ -366,8 +366,10 @@ def _filled(array: jax.Array, valid: jax.Array) -> jax.Array:
     return jnp.where(mask, array, array[jnp.argmax(valid)])
 
 
-def batch_at(rows: tuple[Any, ...], number: jax.Array | np.int32) -> tuple[Any, jax.Array]:
+def batch_at(rows: tuple[Any, ...], number: jax.Array | np.int32) -> tuple[Any, jax.Array | None]:
     """Returns `(batch, valid)`: a batch, and the mask of its real rows.
+
+    The mask is None for a batch whose arrays have different numbers of rows, which are all real.
 
     Args:
         rows: `(arrays, counts)`: stacked batches, and the number, or the mask, of the real rows of
@@ -389,8 +391,9 @@ def batch_at(rows: tuple[Any, ...], number: jax.Array | np.int32) -> tuple[Any, 
     arrays, counts, *alone = rows
     batch = jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, number, keepdims=False), arrays)
     if counts.ndim == 1:
-        size = jax.tree.leaves(arrays)[0].shape[1]
-        return batch, jnp.arange(size, dtype="int32") < counts[number]
+        size = jax.tree.leaves(batch)[0].shape[0]
+        valid = jnp.arange(size, dtype="int32") < counts[number]
+        return batch, valid if host_arrays.is_even(batch) else None
     valid = jax.lax.dynamic_index_in_dim(counts, number, keepdims=False)
     if not alone:
         return jax.tree.map(lambda a: _filled(a, valid), batch), valid

@@ -8,6 +8,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from fkeras.training.data import array_feed, stream_feed
+from fkeras.utils.sources.dataset import Dataset
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(44, 3)).astype("float32")
@@ -83,6 +84,76 @@ def test_validation_and_evaluation_take_batches_too():
     assert history.history["val_loss"] == pytest.approx(other.history["val_loss"], rel=1e-5)
 
 
+def first_row(y_true, y_pred):
+    return y_true[:, 0]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda: (X, Y),
+        batches,
+        lambda: Loader(batches()),
+        Indexed,
+        lambda: lambda step: batches()[step],
+        lambda: Dataset(44, lambda ids: (X[ids], Y[ids]), 8, shuffle=True, seed=3),
+    ],
+    ids=["arrays", "list", "iterable", "indexed", "function of the step", "dataset"],
+)
+@pytest.mark.parametrize("objective", [False, True])
+def test_each_validation_sees_the_same_batches(source, objective):
+    """A learning rate of 0: equal rows have equal logs."""
+
+    def error(model, state, batch, key, training):
+        loss = ((model(batch[0]) - batch[1]) ** 2).mean()
+        return fk.Output(loss, {}, metrics={"first_row": first_row(batch[1], None).mean()})
+
+    optimizer = fk.optimizers.SGD(0.0)
+    trainer = fk.Trainer(optimizer, "mse", [first_row])
+    trainer = fk.Trainer(optimizer, objective=error) if objective else trainer
+    run = trainer.init(RUN.model, KEY)
+    options = {"validation_steps": 2, "validation_batch_size": 8, "verbose": 0}
+    history = trainer.fit(run, X, Y, epochs=3, validation_data=source(), **options).history
+    logs = {name: history[f"val_{name}"] for name in ("loss", "first_row")}
+    assert all(values == [values[0]] * 3 for values in logs.values())
+    data = source() if not isinstance(source(), tuple) else batches()
+    assert trainer.evaluate(run, data, steps=2, verbose=0) == {n: v[0] for n, v in logs.items()}
+    if not isinstance(source(), Dataset):  # its first batches are those of a shuffled order
+        assert logs["first_row"][0] == pytest.approx(Y[:16].mean(), rel=1e-6)
+
+
+def test_an_iterator_has_one_validation():
+    options = {"validation_steps": 2, "verbose": 0}
+    expected = TRAINER.evaluate(RUN, X[:16], Y[:16], 8, verbose=0)["loss"]
+    trainer = fk.Trainer(fk.optimizers.SGD(0.0), "mse")
+    run = trainer.init(RUN.model, KEY)
+    for epochs, freq in ((1, 1), (3, 3), (3, 2)):
+        options |= {"epochs": epochs, "validation_freq": freq}
+        _, history = trainer.fit(run, X, Y, validation_data=iter(batches()), **options)
+        assert history["val_loss"] == [pytest.approx(expected, rel=1e-6)]
+    message = "begins again in each of 2 validations, received an iterator .generator.*a list of"
+    for steps in (2, None):
+        options = {"epochs": 2, "validation_steps": steps, "verbose": 0}
+        with pytest.raises(ValueError, match=message) as caught:
+            _ = TRAINER.fit(RUN, X, Y, validation_data=(b for b in batches()), **options)
+        assert caught.value.run is RUN  # before the first step
+
+
+@pytest.mark.parametrize("source", [batches, Indexed, lambda: Loader(batches())])
+def test_an_evaluation_has_at_most_one_pass(source):
+    known = not isinstance(source(), Loader)
+    told = "up to 6, the length of the source, received 7" if known else "7 batches, but .* after 6"
+    for call, name in (
+        (lambda: TRAINER.evaluate(RUN, source(), steps=7, verbose=0), "steps"),
+        (
+            lambda: TRAINER.fit(RUN, X, Y, validation_data=source(), validation_steps=7, verbose=0),
+            "validation_steps",
+        ),
+    ):
+        with pytest.raises(ValueError, match=rf"{told}. Reduce {name}, or"):
+            call()
+
+
 def test_class_weights_count_in_batches_too():
     model = fk.Sequential([fk.Input((3,)), layers.Dense(2, "softmax")])
     trainer = fk.Trainer("sgd", "sparse_categorical_crossentropy")
@@ -132,12 +203,27 @@ def changed(**new):
         (lambda: iter(batches()), {"epochs": 2}, "exhausted after the first epoch"),
         (lambda: iter(batches()), {"steps_per_epoch": 9}, "ended after 6"),
         (lambda: lambda step: batches()[0], {}, "missing steps_per_epoch for a function"),
+        (
+            lambda: (X, Y),
+            {"validation_data": lambda step: batches()[0]},
+            "missing validation_steps for a function",
+        ),
+        (lambda: raising, {"steps_per_epoch": 1}, "received 'raising', a generator function"),
+        (lambda: lambda: batches()[0], {"steps_per_epoch": 1}, "a function of other arguments"),
+        (
+            lambda: (X, Y),
+            {"validation_data": raising, "validation_steps": 1},
+            r"validation_data: .*pass its result, make_batches\(\)",
+        ),
+        (list, {}, r"a tuple \(x, y\) as batch 0, received an empty list"),
+        (lambda: [list(batches()[0])], {}, "received list as batch 0"),
+        (lambda: [None], {}, "received NoneType as batch 0"),
         (lambda: [(X[:8],)], {}, r"batch 1: expected \(x, y\)"),
         (lambda: iter([X[:8]]), {}, "received ndarray"),
         (lambda: changed(x=X[:8, :2]), {}, r"batch 2: expected x of shape \(8, 3\)"),
         (lambda: changed(x=X[:8].astype("int32")), {}, "received .* and int32"),
         (lambda: changed(x=X[:9], y=Y[:9]), {}, r"received \(9, 3\)"),
-        (lambda: changed(x=X[:7]), {}, "received"),
+        (lambda: changed(x=X[:7]), {}, "y 8, the output 'dense' 7 for x 7"),
         (lambda: changed(y={"a": Y[:8]}), {}, "structure of the first batch"),
         (lambda: changed(x=X[:0], y=Y[:0]), {}, r"received \(0, 3\)"),
         (lambda: batches(), {"sample_weight": Y[:, 0]}, "either sample_weight or"),
@@ -147,7 +233,9 @@ def changed(**new):
 )
 def test_wrong_sources_are_reported(source, options, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        _ = TRAINER.fit(RUN, source(), verbose=0, **options)
+        data = source()
+        data = data if isinstance(data, tuple) else (data,)
+        _ = TRAINER.fit(RUN, *data, verbose=0, **options)
 
 
 def with_none(number):
@@ -303,6 +391,124 @@ def test_gradients_that_are_not_finite_are_found_where_the_loss_is():
 def test_on_nonfinite_rejects_unknown_values():
     with pytest.raises(ValueError, match="'raise', 'skip' or 'ignore', received 'stop'"):
         fk.Trainer("sgd", "mse", on_nonfinite="stop")
+
+
+# batches whose arrays have different numbers of rows
+
+
+class Neighbours(fk.Layer):
+    """Sums the features of the senders of each node's edges."""
+
+    def call(self, nodes, senders, receivers):
+        count = nodes.shape[0]
+        return jax.ops.segment_sum(nodes[senders], receivers, num_segments=count)
+
+
+def graph_model():
+    nodes = fk.Input((3,), name="nodes")
+    edges = [fk.Input((), dtype="int32", name=name) for name in ("senders", "receivers")]
+    values = layers.Dense(1)(Neighbours()(nodes, *edges))
+    return fk.Model({"nodes": nodes, "senders": edges[0], "receivers": edges[1]}, values)
+
+
+def graph(nodes, edges):
+    ends = RNG.integers(0, nodes, (2, edges)).astype("int32")
+    x = {"nodes": X[:nodes], "senders": ends[0], "receivers": ends[1]}
+    return x, RNG.normal(size=(nodes, 1)).astype("float32")
+
+
+GRAPHS = [graph(*sizes) for sizes in [(9, 20), (9, 20), (12, 30), (7, 7), (9, 9), (3, 20), (9, 20)]]
+GRAPH_RUN = TRAINER.init(graph_model(), KEY)
+
+
+def graph_objective(model, state, batch, key, training):
+    return fk.Output(((model(batch[0]) - batch[1]) ** 2).mean())
+
+
+GRAPH_CALLS = {
+    "list": (TRAINER, GRAPHS, {}),
+    "function of the step": (TRAINER, lambda step: GRAPHS[step % 7], {"steps_per_epoch": 7}),
+    "objective": (fk.Trainer("sgd", objective=graph_objective), GRAPHS, {}),
+    "mesh": (fk.Trainer("sgd", "mse", mesh=jax.make_mesh((2,), ("data",))), GRAPHS, {}),
+}
+
+
+@pytest.mark.parametrize("name", GRAPH_CALLS)
+def test_arrays_of_a_batch_may_have_different_numbers_of_rows(name):
+    """The loss of an epoch and of an evaluation is the mean over all nodes, as for one graph of them."""
+    trainer, source, options = GRAPH_CALLS[name]
+    # an objective has no outputs: its first array counts, here the nodes
+    fitted, history = trainer.fit(GRAPH_RUN, source, validation_data=GRAPHS, verbose=0, **options)
+    run, losses, rows = GRAPH_RUN, [], [len(y) for _, y in GRAPHS]
+    for batch in GRAPHS:
+        run, logs = TRAINER.step(run, batch)
+        losses.append(logs["loss"])
+    chex.assert_trees_all_close(fitted.model, run.model, rtol=1e-5, atol=1e-6)
+    assert history["loss"] == [pytest.approx(np.average(losses, weights=rows), rel=1e-5)]
+    errors = [(np.asarray(fitted.model(x)) - y) ** 2 for x, y in GRAPHS]
+    expected = pytest.approx(np.concatenate(errors).mean(), rel=1e-5)
+    assert history["val_loss"] == [expected]
+    assert trainer.evaluate(fitted, GRAPHS, verbose=0)["loss"] == expected
+
+
+def test_a_training_on_graphs_is_resumed(tmp_path):
+    options = {"epochs": 2, "verbose": 0, "steps_per_execution": 1}
+    expected, logs = TRAINER.fit(GRAPH_RUN, GRAPHS, **options)
+
+    def cut(step, run, logs):
+        if step == 9:
+            raise OSError("power cut")
+
+    power = fk.callbacks.LambdaCallback(on_batch_end=cut)
+    options["checkpoint"] = tmp_path
+    with pytest.raises(OSError, match="power cut"):
+        _ = TRAINER.fit(GRAPH_RUN, GRAPHS, callbacks=[power], **options)
+    run, history = TRAINER.fit(GRAPH_RUN, GRAPHS, **options)
+    chex.assert_trees_all_equal(run.model, expected.model)
+    assert history.history == logs.history
+
+
+def test_steps_on_graphs_that_are_not_finite_are_found():
+    x, y = GRAPHS[2]
+    poisoned_graphs = [*GRAPHS[:2], (x, y + np.float32(3e38)), *GRAPHS[3:]]
+    with pytest.raises(fk.training.NonFiniteError, match="batch 3.* 12 rows") as caught:
+        _ = TRAINER.fit(GRAPH_RUN, poisoned_graphs, verbose=0)
+    chex.assert_trees_all_equal(caught.value.batch[0], x)
+    x = {**x, "nodes": x["nodes"] * np.float32(np.nan)}
+    with pytest.raises(ValueError, match=r"x\['nodes'\], row 0: expected finite"):
+        TRAINER.evaluate(GRAPH_RUN, [GRAPHS[0], (x, y)], verbose=0)
+
+
+@pytest.mark.parametrize("call", [TRAINER.fit, TRAINER.evaluate])
+@pytest.mark.parametrize(
+    ("run", "batch", "message"),
+    [
+        (GRAPH_RUN, (GRAPHS[0][0], GRAPHS[0][1][:1]), "y 1, the output 'dense' 9 for .*s'. 20"),
+        (GRAPH_RUN, (*GRAPHS[0], np.ones(20, "float32")), "sample_weight 20, the output"),
+        (GRAPH_RUN, (GRAPHS[0][0], GRAPHS[0][1][:0]), "data are empty"),
+        # a loss would broadcast these
+        (RUN, (X[:1], Y[:8]), "y 8, the output 'dense' 1 for x 1"),
+        (RUN, (X[:8], Y[:1]), "y 1, the output 'dense' 8 for x 8"),
+        (RUN, (X[:8], Y[0, 0]), "received a scalar"),
+    ],
+)
+def test_targets_need_the_rows_of_their_output(call, run, batch, message):
+    with pytest.raises(ValueError, match=message):
+        _ = call(run, [batch], verbose=0)
+    if "the output" in message and len(batch) == 2:
+        first = GRAPHS[0] if run is GRAPH_RUN else batches()[0]
+        with pytest.raises(ValueError, match=message):
+            _ = call(run, [first, batch], verbose=0)
+
+
+def test_arrays_that_fit_cuts_need_one_number_of_rows():
+    for call in (
+        lambda: TRAINER.fit(GRAPH_RUN, *GRAPHS[0], verbose=0),
+        lambda: TRAINER.evaluate(GRAPH_RUN, *GRAPHS[0], verbose=0),
+        lambda: TRAINER.predict(GRAPH_RUN, GRAPHS[0][0]),
+    ):
+        with pytest.raises(ValueError, match=r"20.* in a list of batches, .*predict with model\(x"):
+            call()
 
 
 def test_datasets_of_grain_are_sources():

@@ -1,14 +1,18 @@
 """`Trainer.run`: whole trainings as one pure function; populations and hypergradients."""
 
+import dataclasses
+
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax import experimental
 
 import fkeras as fk
 from fkeras import layers
+from tests.support.quick_cases import quick_cases
 
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(37, 3)).astype("float32")
@@ -40,6 +44,74 @@ def test_run_computes_the_same_as_fit(shuffle):
     assert list(logs) == list(history.history)
     for name, values in history.history.items():
         np.testing.assert_allclose(logs[name], values, rtol=1e-4)
+
+
+#: options of the base class of optimizers, alone and where one changes the meaning of another
+OPTIONS = [
+    {"learning_rate": fk.optimizers.schedules.ExponentialDecay(0.1, 3, 0.5), "name": "decaying"},
+    {"weight_decay": 0.1, "exclude_from_weight_decay": ["bias"]},
+    {"clipnorm": 0.1},
+    {"clipvalue": 0.01},
+    {"global_clipnorm": 0.1},
+    {"use_ema": True, "ema_momentum": 0.9},
+    {"use_ema": True, "ema_momentum": 0.9, "ema_overwrite_frequency": 3},
+    {"loss_scale_factor": 1024.0},
+    {"gradient_accumulation_steps": 3},
+    {"gradient_accumulation_steps": 3, "use_ema": True, "clipnorm": 0.1},
+]
+AVERAGING = fk.optimizers.SGD(0.05, use_ema=True)
+OPTIMIZERS = {
+    **{" ".join(row): fk.optimizers.Adam(**{"learning_rate": 0.01, **row}) for row in OPTIONS},
+    "loss scale": fk.optimizers.LossScaleOptimizer(AVERAGING, dynamic_growth_steps=3),
+    "overflow": fk.optimizers.LossScaleOptimizer(AVERAGING, initial_scale=2.0**127),
+    "multi": fk.optimizers.MultiOptimizer({"*/kernel": AVERAGING, "*": "adam"}),
+    "optax": optax.chain(optax.clip(0.1), optax.sgd(0.01, momentum=0.9)),
+}
+OPTIMIZERS |= {
+    name: value(0.01, use_ema=True, clipnorm=0.1)
+    for name, value in vars(fk.optimizers).items()
+    if isinstance(value, type)
+    and issubclass(value, fk.optimizers.Optimizer)
+    and name != "Optimizer"
+}
+QUICK = ("use_ema ema_momentum ema_overwrite_frequency", "learning_rate name", "overflow", "multi")
+
+
+@pytest.mark.parametrize("name", quick_cases(OPTIMIZERS, *QUICK))
+def test_run_and_steps_equal_fit_with_every_option(name):
+    """Compares bit by bit: the tests compile without the optimizations that fuse across a step."""
+    optimizer = OPTIMIZERS[name]
+    trainer = fk.Trainer(optimizer, "mse")
+    x = fk.Input((3,))
+    run = trainer.init(fk.Model(x, layers.Dense(1, kernel_constraint="unit_norm")(x)), KEY)
+    rows = X[:32], Y[:32]
+    fitted, history = trainer.fit(run, *rows, 8, epochs=2, shuffle=False, verbose=0)
+    pure, logs = trainer.run(run, rows, 2, 8, shuffle=False)
+    chex.assert_trees_all_equal(pure.replace(position=fitted.position), fitted)
+    np.testing.assert_array_equal(logs["loss"], np.asarray(history["loss"], "float32"))
+    for start in [*range(0, 32, 8), *range(0, 32, 8)]:
+        run, _ = trainer.step(run, tuple(a[start : start + 8] for a in rows))
+    chex.assert_trees_all_equal(run.opt_state, fitted.opt_state)
+    if isinstance(optimizer, fk.optimizers.BaseOptimizer):
+        run = run.replace(model=optimizer.finalize(run.opt_state, run.model))
+    chex.assert_trees_all_equal(run.model, fitted.model)
+
+
+def test_every_option_is_in_the_table():
+    fields = {field.name for field in dataclasses.fields(fk.optimizers.Optimizer)}
+    assert fields == {name for row in OPTIONS for name in row}
+
+
+def test_run_trains_on_after_layers_were_frozen():
+    trainer = fk.Trainer(fk.optimizers.SGD(0.1, use_ema=True), "mse")
+    run = trainer.init(noisy(), KEY)
+    run = run.replace(model=fk.freeze(run.model, "dense"))
+    fitted, _ = trainer.fit(run, X[:32], Y[:32], 8, verbose=0)
+    pure, _ = trainer.run(run, (X[:32], Y[:32]), 1, 8)
+    chex.assert_trees_all_equal(pure.model, fitted.model)
+    trainable, frozen = fk.partition(pure.model)
+    averaged = fk.combine(trainer.optimizer.finalize(pure.opt_state, trainable), frozen)
+    chex.assert_trees_all_equal(averaged, fitted.model)
 
 
 def test_sixty_four_members_of_a_population_are_as_sixty_four_trainings():

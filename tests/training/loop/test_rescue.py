@@ -473,7 +473,7 @@ def test_an_exception_after_the_last_batch_of_an_epoch_is_resumed(tmp_path, step
     assert history.history == logs.history
 
 
-def test_a_validation_that_goes_through_its_source_is_resumed_too(tmp_path):
+def test_the_validations_of_a_resumed_training_see_the_same_batches(tmp_path):
     options = {"validation_data": batches(), "validation_steps": 2, "epochs": 3}
     _, logs = grouped(by_step(()), **options)
     for call in (2, 1):

@@ -1,5 +1,7 @@
 """`Population.fit`: members that are not finite, sources, objectives, memory and exceptions."""
 
+import signal
+
 import chex
 import jax
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from fkeras.training.data import array_feed
-from fkeras.training.population import EarlyStopping, lanes, memory, program
+from fkeras.training.population import EarlyStopping, fitting, lanes, memory, program
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(24, 3)).astype("float32")
@@ -132,6 +134,44 @@ def test_an_exception_carries_the_runs():
     runs = error.value.run
     assert runs.step.tolist() == [1, 1]
     assert population.trainer_of(runs, 1).optimizer.learning_rate == 0.2
+
+
+def test_ctrl_c_keeps_the_runs():
+    rows = [(X[i : i + 8], Y[i : i + 8]) for i in range(0, 24, 8)]
+
+    def interrupting(step):
+        if step == 4:
+            signal.raise_signal(signal.SIGINT)
+        return rows[step % 3]
+
+    population, start = population_of({"learning_rate": [0.1, 0.2]})
+    with pytest.raises(
+        fk.Interrupted, match=r"^Population.fit: ended by Ctrl-C.*so far\.$"
+    ) as error:
+        _ = population.fit(start, interrupting, epochs=3, steps_per_epoch=3, verbose=0)
+    runs = error.value.run
+    expected, _ = population.fit(start, lambda step: rows[step % 3], steps_per_epoch=4, verbose=0)
+    assert runs.step.tolist() == [4, 4]
+    chex.assert_trees_all_close(runs.model, expected.model, rtol=1e-6)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_does_not_separate_the_lanes_from_their_runs(monkeypatch):
+    choose = fitting.Training._choose
+
+    def interrupted(training, members):
+        if len(members) < 3:
+            signal.raise_signal(signal.SIGINT)
+        choose(training, members)
+
+    monkeypatch.setattr(fitting.Training, "_choose", interrupted)
+    population, start = population_of({"learning_rate": [1e30, 0.1, 1e30]})
+    with pytest.raises(fk.Interrupted) as error:
+        _ = population.fit(start, X, Y, 8, epochs=3, verbose=0)
+    own, _ = population.trainer.fit(population.member(start, 1), X, Y, 8, verbose=0)
+    member = population.member(error.value.run, 1)
+    assert int(member.step) == 3
+    chex.assert_trees_all_close(member.model, own.model, rtol=1e-5, atol=1e-6)
 
 
 def test_memory_is_checked_first(monkeypatch):

@@ -1,5 +1,7 @@
 """Names and values of hyperparameters: combinations, and every mistake with its message."""
 
+import itertools
+
 import jax
 import numpy as np
 import optax
@@ -143,3 +145,21 @@ def test_options_are_checked():
     mesh = jax.make_mesh((8,), ("data",))
     with pytest.raises(ValueError, match="Remove sharding from the trainer"):
         fk.populate(fk.Trainer("adam", "mse", mesh=mesh, sharding="fsdp"), {"seed": [0]})
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "message"),
+    [
+        ({"seed": range(10**12)}, {}, "'seed': expected at most 1048576 values"),
+        ({"seed": itertools.count()}, {}, "'seed': expected at most 1048576 values"),
+        (
+            {"seed": range(2**10), "beta_1": np.full(2**11, 0.5)},
+            {},
+            "received 2097152 combinations",
+        ),
+        (None, {"members": itertools.repeat({"seed": 1})}, "members: expected at most 1048576"),
+    ],
+)
+def test_populations_without_bounds_are_refused_before_they_are_listed(values, options, message):
+    with pytest.raises(ValueError, match=message):
+        fk.populate(TRAINER, values, **options)

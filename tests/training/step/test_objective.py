@@ -254,7 +254,8 @@ def test_a_batch_has_the_structure_of_the_data():
     def objective(model, state, batch, key, training):
         seen.append(jax.tree.map(lambda a: a.shape, batch))
         x = jax.tree.leaves(batch)[0]
-        return fk.Output(model.apply(x, state=state, key=key, training=training).value.mean())
+        out = model.apply(x, state=state, key=key, training=training)
+        return fk.Output(out.value.mean(), out.updates)
 
     trainer = fk.Trainer("adam", objective=objective)
 
@@ -336,7 +337,8 @@ ANSWERS = [
     (answer(losses=(jnp.ones(2),)), TypeError, r"losses\[0\]"),
     (answer(updates={"batch_norm": {}}), ValueError, "Did you mean 'batch_normalization'"),
     (answer(updates={"batch_normalization": {"mean": 1.0}}), ValueError, "like the state"),
-    (answer(updates=None), TypeError, "updates as a dictionary"),
+    (answer(updates=[1]), TypeError, "updates as a dictionary"),
+    (answer(updates=None), ValueError, "the call of 'batch_normalization' changes the state, but"),
     (answer(metrics={"loss": jnp.float32(0)}), ValueError, "cannot be named 'loss'"),
     (answer(metrics={"val_a": jnp.float32(0)}), ValueError, "'val_'"),
     (answer(metrics={"a": jnp.ones(2)}), TypeError, "metric 'a' as a scalar"),
@@ -353,6 +355,129 @@ def test_an_invalid_output_is_reported_before_the_first_step(objective, kind, me
     trainer = fk.Trainer("adam", objective=objective)
     with pytest.raises(kind, match=message):
         _ = trainer.fit(RUN, X, Y, verbose=0)
+
+
+class Pair(fk.Layer):
+    """Two models; their state has an entry for each of them."""
+
+    one: fk.Layer
+    two: fk.Layer
+
+    def init_state(self):
+        return {"one": self.one.init_state(), "two": self.two.init_state()}
+
+
+def error_of(model, state, x, training, key):
+    out = model.apply(x, state=state, training=training, key=key)
+    return jnp.mean(out.value**2), out.updates
+
+
+def dropping(model, state, batch, key, training):
+    return fk.Output(error_of(model, state, batch, training, key)[0])
+
+
+def keeping(model, state, batch, key, training):
+    return fk.Output(error_of(model, state, batch, training, key)[0], updates={})
+
+
+def inferring(model, state, batch, key, training):
+    return fk.Output(error_of(model, state, batch, False, key)[0])
+
+
+def comparing(model, state, batch, key, training):
+    """Computes with the model as a tree, which no other structure fits."""
+    loss, _ = error_of(model, state, batch, training, key)
+    distances = jax.tree.map(lambda a, b: jnp.sum((a - b) ** 2), model, RUN.model)
+    return fk.Output(loss + sum(jax.tree.leaves(distances)))
+
+
+def pair(updates):
+    def objective(model, state, batch, key, training):
+        one, ones = error_of(model.one, state["one"], batch, training, key)
+        two, _ = error_of(model.two, state["two"], batch, training, key)
+        return fk.Output(one + two, ones and {"one": ones}) if updates else fk.Output(one + two)
+
+    return objective
+
+
+def twice(model, state, batch, key, training):
+    """One network in one call, through a name that the model has for the network."""
+    return dropping(model.layers["inner"], state["inner"], batch, key, training)
+
+
+def nested(network):
+    x = fk.Input((3,))
+    return fk.Model(x, network.replace(name="inner")(x))
+
+
+def deep():
+    x = h = fk.Input((3,))
+    for _ in range(4):
+        h = layers.BatchNormalization()(layers.Dense(3)(h))
+    return fk.Model(x, h)
+
+
+CALLED = {
+    "fit": lambda trainer, run: trainer.fit(run, X, verbose=0),
+    "run": lambda trainer, run: trainer.run(run, X, 1),
+    "step": lambda trainer, run: trainer.step(run, X),
+    "evaluate": lambda trainer, run: trainer.evaluate(run, X, verbose=0),
+    "scan": lambda trainer, run: dataclasses.replace(trainer, depth="scan").step(run, X),
+    "remat": lambda trainer, run: dataclasses.replace(trainer, remat="full").step(run, X),
+}
+PAIR = Pair(RUN.model, RUN.model)
+STATEFUL = fk.Sequential([fk.Input((3, 1), batch_size=5), layers.GRU(2, stateful=True)])
+LOST = {
+    **{name: (network, dropping, name) for name in CALLED if name != "evaluate"},
+    "deep scan": (deep, dropping, "scan"),
+    "frozen elsewhere": (lambda: fk.freeze(RUN.model, "dense"), dropping, "step"),
+    "a compiled objective": (network, jax.jit(dropping, static_argnums=4), "step"),
+    "a rematerialized objective": (network, jax.checkpoint(dropping, static_argnums=4), "step"),
+    "two models": (lambda: PAIR, pair(False), "step"),
+    "inside": (lambda: nested(network()), twice, "step"),
+    "calls that cannot be observed": (network, comparing, "step"),
+}
+FROZEN = fk.freeze(RUN.model, "batch*")
+KEPT = {
+    **{f"{{}} in {name}": (network, keeping, name) for name in CALLED},
+    "evaluation": (network, dropping, "evaluate"),
+    "inference": (network, inferring, "fit"),
+    "frozen": (lambda: FROZEN, dropping, "fit"),
+    "frozen scan": (lambda: fk.freeze(deep().build(KEY), "batch*"), dropping, "scan"),
+    "no state": (lambda: fk.Sequential([fk.Input((3,)), layers.Dense(1)]), dropping, "fit"),
+    "updates of one of two models": (lambda: PAIR, pair(True), "step"),
+    "two frozen models": (lambda: Pair(FROZEN, FROZEN), pair(False), "step"),
+}
+
+
+@pytest.mark.parametrize(("model", "objective", "call"), LOST.values(), ids=LOST)
+def test_updates_that_an_objective_drops_are_reported(model, objective, call):
+    trainer = fk.Trainer("adam", objective=objective)
+    run = trainer.init(model(), KEY)
+    with pytest.raises(ValueError, match=r"state.*but the fk.Output has no updates.*updates={}"):
+        CALLED[call](trainer, run)
+
+
+@pytest.mark.parametrize(("model", "objective", "call"), KEPT.values(), ids=KEPT)
+def test_objectives_without_updates_keep_the_state(model, objective, call):
+    trainer = fk.Trainer("adam", objective=objective)
+    run = trainer.init(model(), KEY)
+    result = CALLED[call](trainer, run)
+    if isinstance(result, tuple) and "one" not in run.state:
+        same(result[0].state, run.state)
+
+
+def test_the_carry_that_an_evaluation_drops_is_reported():
+    trainer = fk.Trainer("adam", objective=dropping)
+    run = trainer.init(STATEFUL, KEY)
+    with pytest.raises(ValueError, match="the call of 'gru' changes the state"):
+        trainer.evaluate(run, np.ones((5, 3, 1), "float32"), verbose=0)
+
+
+def test_populations_report_dropped_updates():
+    population = fk.populate(fk.Trainer("adam", objective=dropping), {"learning_rate": [0.1, 0.2]})
+    with pytest.raises(ValueError, match="the call of 'batch_normalization' changes the state"):
+        _ = population.fit(population.init(network(), KEY), X, verbose=0)
 
 
 def test_changed_dtypes_of_the_state_are_shown():

@@ -96,7 +96,10 @@ def sources(rank):
         ROWS, lambda ids: (x[ids], y[ids]), SIZE, shuffle=True, seed=3, shard=train.share
     )
     keep("dataset", dataset, epochs=2, validation_data=Rows(train.share))
+    validation = {"validation_data": dataset, "validation_steps": 3}
+    keep("validation of some steps", Rows(train.share), epochs=2, **validation)
     results["evaluate"] = train.evaluate(run, Rows(train.share), verbose=0)
+    results["evaluate some steps"] = train.evaluate(run, Rows(train.share), steps=3, verbose=0)
     return results
 
 
