@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -107,8 +108,14 @@ def fill(template: Template, values: Any) -> Tree:
     return thaw(template, lambda v: values[v.index] if isinstance(v, Ref) else v)
 
 
+def _constant(array: np.ndarray) -> jax.Array:
+    # a constant has values also while a program is traced: operations check indices, and select by a mask
+    with jax.ensure_compile_time_eval():
+        return jnp.asarray(array)
+
+
 def fill_arrays(
-    template: Template, arrays: Any, constant: Callable[[Any], Any] = jnp.asarray
+    template: Template, arrays: Any, constant: Callable[[Any], Any] = _constant
 ) -> Tree:
     """Returns the arguments of a recorded call with arrays in the places of the tensors."""
 
