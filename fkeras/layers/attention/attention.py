@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.layers.common import authoring as fk
-from fkeras.layers.common.arguments import seeded_key
 from fkeras.nn.attention import both, causal_mask
 from fkeras.nn.noise import dropout
 from fkeras.nn.softmax import masked_softmax
@@ -58,7 +57,8 @@ class ScoredAttention(fk.Layer):
 
     Args of the family:
         dropout: probability of dropping an attention weight in training.
-        seed: folded into the key of each call; None uses the key alone.
+        seed: takes the place of the layer's name in the key of each call, so that layers with equal
+            seeds draw equally; None for the name.
         empty_rows: result for queries that attend to no key: "zeros", or "keras" for the mean of
             all values, as in Keras. Layers from Keras's files have "keras". Keyword only.
 
@@ -106,7 +106,7 @@ class ScoredAttention(fk.Layer):
                 empty_rows, jnp.asarray(1 / value.shape[-2], weights.dtype), weights
             )
         if context.training and self.dropout > 0:
-            weights = dropout(seeded_key(context, self.seed), weights, self.dropout)
+            weights = dropout(context.seeded_key(self.seed), weights, self.dropout)
         y = jnp.einsum("...ts,...sd->...td", weights, value)
         if query_mask is not None:
             # Keras multiplies by the mask; `where` also stops NaN at masked steps
