@@ -185,7 +185,7 @@ class SparseCategoricalCrossentropy(FunctionLoss):
         # the mask keeps ignored samples out of the mean's divisor as well
         if self.ignore_class is None:
             return None
-        labels = crossentropy.class_numbers(y_true, y_pred, self.axis)
+        labels = crossentropy.class_numbers(y_true, y_pred, self.axis, self._label)
         return ~equals(labels, self.ignore_class)
 
     # overridden instead of a value of `targets`: class numbers lack the class axis

@@ -334,3 +334,19 @@ def test_spectrograms_reject_impossible_arguments():
         fk.layers.MelSpectrogram(4, sequence_length=8)
     with pytest.raises(ValueError, match="window|hamming"):
         fk.layers.STFTSpectrogram(window="han")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: ops.reshape(x, (-2, 5)), "reshape: expected sizes of at least 0"),
+        (lambda x: ops.norm(x, ord="fro"), "Improper number of axes"),
+        (lambda x: ops.norm(x, ord="fro", axis=1), "Invalid order 'fro' for vector norm"),
+        (lambda x: ops.histogram(x), "histogram: expected a vector, received"),
+        (lambda x: ops.histogram(x[0, 0], range=(5, 0)), r"range: expected .* received \(5, 0\)"),
+    ],
+)
+def test_arguments_that_keras_rejects_are_rejected(call, words):
+    for x in (ONES, fk.Input((5, 2), batch_size=2)):
+        with pytest.raises(ValueError, match=words):
+            call(x)

@@ -366,6 +366,7 @@ def multi_init(optimizer_map):
         (lambda: optimizers.Muon(exclude_layers=["("]), "expected regular expressions"),
         (lambda: optimizers.Muon(ns_steps=0), "Muon: ns_steps: expected a positive integer"),
         (lambda: optimizers.ScheduleFreeAdamW(beta_1=0.0), "beta_1: expected a number above 0"),
+        (lambda: optimizers.Lion(beta_1=0.0), "beta_1: expected a number above 0"),
         (
             lambda: optimizers.ema_weights(optimizers.SGD().transformation().init({})),
             "use_ema=True",

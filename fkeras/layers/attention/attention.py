@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from fkeras.layers.common import authoring as fk
 from fkeras.nn.attention import both, causal_mask
 from fkeras.nn.noise import dropout
+from fkeras.nn.numerics.axes import format_shape
 from fkeras.nn.softmax import masked_softmax
 
 
@@ -93,6 +94,7 @@ class ScoredAttention(fk.Layer):
         query, value, key = query_value_key(self._where, inputs)
         query_mask, value_mask = query_value_masks(self._where, context.mask)
         check_widths(self._where, (query.shape, key.shape))
+        check_steps(self._where, value.shape, key.shape)
         logits = self._scores(query, key)
         mask = None if value_mask is None else _boolean(value_mask)[..., None, :]
         if use_causal_mask:
@@ -124,6 +126,21 @@ def check_widths(where: str, shapes: Sequence[Sequence[Any]]) -> None:
             f"{where}: expected query and key with last axes of one size, received {query} and "
             f"{key}. Project the query or the key to the size of the other, for example with "
             f"Dense({query})."
+        )
+
+
+def check_steps(where: str, value: Sequence[Any], key: Sequence[Any]) -> None:
+    """Raises an error if value and key have different known numbers of steps.
+
+    One key for several values, or one value for several keys, would broadcast.
+    """
+    pairs = zip(value[1:-1], key[1:-1], strict=False)
+    if len(value) != len(key) or any(
+        a != b for a, b in pairs if isinstance(a, int) and isinstance(b, int)
+    ):
+        raise ValueError(
+            f"{where}: expected a key for each value, received values of shape {format_shape(value)} "
+            f"and keys of shape {format_shape(key)}. Give both the same steps."
         )
 
 

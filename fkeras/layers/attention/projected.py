@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.call.node import is_symbolic
-from fkeras.layers.attention.attention import without_default_rows
+from fkeras.layers.attention.attention import check_steps, without_default_rows
 from fkeras.layers.attention.score_masks import score_mask
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.einsum_dense import EinsumDense
@@ -259,6 +259,7 @@ class ProjectedAttention(fk.Layer):
         value = self._checked(query, value)
         masks = self._input_masks(context, query_mask, value_mask, key_mask, source is not None)
         source = value if source is None else source
+        check_steps(self._where, value.shape, source.shape)
         if self.detaches_masks:
             context.detach_masks(query, value, source)
         inputs = {"query_dense": query, "key_dense": source, "value_dense": value}

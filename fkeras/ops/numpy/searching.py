@@ -366,6 +366,7 @@ def histogram(
 
     Raises:
         TypeError: if `bins` is not a nonnegative integer.
+        ValueError: if x is no vector, or the range ends before its start.
 
     Example:
         >>> import fkeras as fk
@@ -377,7 +378,18 @@ def histogram(
             f"histogram: bins: expected a number of intervals, received {bins!r}. For custom edges "
             "use jnp.histogram."
         )
-    counts, edges = jnp.histogram(to_array(x), bins=bins, range=range)
+    x = to_array(x)
+    if jnp.ndim(x) != 1:
+        raise ValueError(
+            f"histogram: expected a vector, received an array of shape {jnp.shape(x)}. Flatten the "
+            "array: fk.ops.ravel(x)."
+        )
+    if range is not None and len(range) == 2 and range[1] < range[0]:
+        raise ValueError(
+            f"histogram: range: expected (start, end) with an end of at least the start, received "
+            f"{range}. Swap the two."
+        )
+    counts, edges = jnp.histogram(x, bins=bins, range=range)
     return counts, edges
 
 
