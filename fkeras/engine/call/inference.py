@@ -79,8 +79,10 @@ def _output_specs(network: Network, args: tuple) -> Output:
 Inference = tuple[Signature, Effects]
 
 # Two sizes for unknown axes where JAX cannot compute with symbolic sizes. Common kernels, strides and
-# splits divide both; an axis of the output that differs between the two is unknown too.
+# splits divide both; an axis of the output that differs between the two is unknown too. A third size is
+# below known sizes, for operations that take the smaller of two; not every layer has a result for it.
 _PROBES = (32, 48)
+_SMALL_PROBE = 1
 # the class moved to jax.errors between the versions of JAX that are supported
 _home = errors if hasattr(errors, "InconclusiveDimensionOperation") else core
 _Inconclusive: type[Exception] = getattr(_home, "InconclusiveDimensionOperation")  # noqa: B009
@@ -187,7 +189,11 @@ def _infer(
             low, high = (evaluate(lambda s, fill=fill: as_probes(s, fill)) for fill in _PROBES)
         except Exception:
             raise error from None  # the first error shows the shapes that the user wrote
-        return _describe(call, low, high, specs)
+        try:
+            small = evaluate(lambda s: as_probes(s, _SMALL_PROBE))
+        except Exception:
+            small = low
+        return _describe(call, low, high, specs, small)
     return _describe(call, out, out, specs)
 
 
@@ -218,16 +224,23 @@ def _describe(
     first: tuple[Output, tuple, int],
     second: tuple[Output, tuple, int],
     inputs: tuple[Spec, ...],
+    third: tuple[Output, tuple, int] | None = None,
 ) -> Inference:
-    """The inference of a call from its results for two sizes of the unknown axes."""
+    """The inference of a call from its results for several sizes of the unknown axes."""
     (low, penalties, size), (high, _, _) = first, second
     value, outputs = structure.number(low.value)
     _, other_outputs = structure.number(high.value)
+    small = low if third is None else third[0]
+    if _ranks(small.value) != _ranks(low.value) or _ranks(small.mask) != _ranks(low.mask):
+        small = low
     masks = mask_leaves(value, low.mask)
-    other_masks = mask_leaves(value, high.mask)
-    common_specs = (_common(a, b, inputs) for a, b in zip(outputs, other_outputs, strict=True))
+    all_outputs = zip(outputs, other_outputs, structure.number(small.value)[1], strict=True)
+    all_masks = zip(
+        masks, mask_leaves(value, high.mask), mask_leaves(value, small.mask), strict=True
+    )
+    common_specs = (_common(inputs, *each) for each in all_outputs)
     specs = tuple(spec for spec in common_specs if spec is not None)  # every output has a spec
-    mask_specs = tuple(_common(a, b, inputs) for a, b in zip(masks, other_masks, strict=True))
+    mask_specs = tuple(_common(inputs, *each) for each in all_masks)
     signature = Signature(*call, value, specs, mask_specs, size)
     return signature, Effects(
         losses=len(low.losses),
@@ -259,18 +272,22 @@ def _checked_size(layer: Layer, program: Any) -> int:
     return size
 
 
-def _common(a: Tree, b: Tree, inputs: tuple[Spec, ...]) -> Spec | None:
-    """The spec of an output or mask that was inferred for two sizes of the unknown axes."""
+def _ranks(tree: Tree) -> tuple:
+    leaves, treedef = jax.tree.flatten(tree)
+    return treedef, [len(leaf.shape) for leaf in leaves]
+
+
+def _common(inputs: tuple[Spec, ...], a: Tree, b: Tree, c: Tree) -> Spec | None:
+    """The spec of an output or mask that was inferred for several sizes of the unknown axes."""
     if a is None:
         return None
-    first, second = as_spec(a), as_spec(b)
-    if first == second:
+    first, second, third = as_spec(a), as_spec(b), as_spec(c)
+    if first == second == third:
         return first.shortened()
-    pairs = enumerate(zip(first.dims, second.dims, strict=True))
-    return Spec(
-        tuple(x if x == y else _axis_name(axis, (x, y), inputs) for axis, (x, y) in pairs),
-        first.dtype,
-    )
+    dims = []
+    for axis, (x, y, z) in enumerate(zip(first.dims, second.dims, third.dims, strict=True)):
+        dims.append(x if x == y == z else _axis_name(axis, (x, y if x != y else z), inputs))
+    return Spec(tuple(dims), first.dtype)
 
 
 def _axis_name(axis: int, sizes: tuple, inputs: tuple[Spec, ...]) -> str:
