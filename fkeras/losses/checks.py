@@ -22,8 +22,8 @@ def check_targets(kind: str, where: str, y_true: np.ndarray, shape: Sequence[Any
 
     Args:
         kind: "any", no check; "values", finite numbers of the predictions' shape; "binary", as
-            "values", and integers must be 0 or 1; "one_hot", as "values", and class numbers are
-            rejected with a hint.
+            "values", and integers must be 0 or 1; "counts", as "values", and 0 or more; "one_hot",
+            as "values", and class numbers are rejected with a hint.
         shape: the predictions' shape; a size that is not an integer is unknown.
     """
     if kind == "any":
@@ -33,6 +33,8 @@ def check_targets(kind: str, where: str, y_true: np.ndarray, shape: Sequence[Any
         reject_class_numbers(where, y_true, shape)
     if kind == "binary":
         _check_binary(where, y_true, shape)
+    if kind == "counts":
+        _check_counts(where, y_true)
     _check_same_shape(where, y_true, shape)
 
 
@@ -164,6 +166,16 @@ def _check_binary(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
         f"{y_true[tuple(position)]}. For class numbers use 'sparse_categorical_crossentropy' and "
         "an output with one unit per class; for classes -1 and 1 use 'hinge'."
     )
+
+
+def _check_counts(where: str, y_true: np.ndarray) -> None:
+    # the loss of a negative count has no minimum: predictions of 0 would be the best
+    if np.any(y_true < 0):
+        position = np.argwhere(y_true < 0)[0]
+        raise ValueError(
+            f"{where}, {_format_position(position)}: expected counts of 0 or more, received "
+            f"{y_true[tuple(position)]}. For other targets use 'mean_squared_error'."
+        )
 
 
 def _check_same_shape(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:

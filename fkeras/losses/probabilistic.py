@@ -251,7 +251,7 @@ class Poisson(FunctionLoss):
     """
 
     _function = staticmethod(crossentropy.poisson)
-    _targets: ClassVar[str] = "values"
+    _targets: ClassVar[str] = "counts"
     name: str | None = option(default="poisson", convert=text(optional=True), kw_only=True)
 
 

@@ -207,7 +207,7 @@ DTYPES = (
 )
 MIXED = ("arctan2", "average", "hypot", "logaddexp", "logaddexp2")
 UNIFORM = (
-    *("add", "append", "copysign", "correlate", "cross", "divide", "divide_no_nan", "dot", "equal"),
+    *("add", "append", "correlate", "cross", "divide", "divide_no_nan", "dot", "equal"),
     *("floor_divide", "fmax", "fmin", "gcd", "greater", "heaviside", "inner", "kron", "lcm"),
     *("logical_and", "matmul", "maximum", "minimum", "mod", "multiply", "nextafter", "outer"),
     *("power", "subtract", "tensordot", "true_divide", "vdot", "where"),
