@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -234,6 +234,13 @@ def call_salt(name: str, index: int) -> str:
     return f"{name}:{index}"
 
 
+def _no_array(self: Output, *args: object) -> Any:
+    raise TypeError(
+        "Output: expected an array, received the result of `apply`. Write `out.value` for the array, and "
+        "`out.updates` for the next state: `y, updates = out.value, out.updates`."
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Output:
     """The result of a call.
@@ -259,6 +266,17 @@ class Output:
     losses: tuple = ()
     metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
     mask: Any = None
+
+    if not TYPE_CHECKING:
+        # NumPy then calls the methods of this class
+        __array_ufunc__ = None
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = __pow__ = _no_array
+        __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __float__ = __len__ = _no_array
+        __lt__ = __le__ = __gt__ = __ge__ = __iter__ = __getitem__ = _no_array
+
+        def __getattr__(self, name: str) -> Any:
+            remedy = f" Write `out.value.{name}`." if hasattr(jax.Array, name) else ""
+            raise AttributeError(f"Output: has no attribute {name!r}.{remedy}")
 
 
 jax.tree_util.register_dataclass(

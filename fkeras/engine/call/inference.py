@@ -173,6 +173,12 @@ def _infer(
             tuple(substitutes[num_weights + num_tensors :]),
         )
         program, out = jax.make_jaxpr(compute, return_shape=True)(key_spec(), *arguments)
+        if out[0].value is None:
+            raise FKerasError(
+                f"{layer._where}: expected an array, or a structure of arrays, as the result of the call, "
+                "received None. Return the result.",
+                layer=layer._where,
+            )
         return *out, _checked_size(layer, program.jaxpr)
 
     unknown = any(isinstance(d, str) for s in specs for d in s.dims)

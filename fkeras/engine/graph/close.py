@@ -174,13 +174,18 @@ def _post_order(
 
 
 def _raise_disconnected(node: Node, consumer: Node | None, layers: Mapping, where: str) -> None:
+    if consumer is None:
+        raise DisconnectedGraphError(
+            f"{where}: the output {node.outputs[0]} is an fk.Input that is not among the inputs. Inputs "
+            "come first: fk.Model(inputs, outputs).",
+            layer=node.layer.name,
+        )
     visited_names = [_label(layer) for _, layer in layers.values()]
     visited = ", ".join(visited_names[:8]) + (", ..." if len(visited_names) > 8 else "")
     spec = node.outputs[0]
-    consumer_text = f"The call of {_label(consumer.layer)}" if consumer is not None else "An output"
-    location = f" at {consumer.location}" if consumer is not None and consumer.location else ""
+    location = f" at {consumer.location}" if consumer.location else ""
     raise DisconnectedGraphError(
-        f"{where}: the graph is disconnected. {consumer_text}{location} needs the tensor {spec} of "
+        f"{where}: the graph is disconnected. The call of {_label(consumer.layer)}{location} needs the tensor {spec} of "
         f"{_label(node.layer)}, which is not among the inputs. Layers visited from the outputs: "
         f"{visited or 'none'}. Add that tensor to the inputs: fk.Model([..., "
         f"{node.layer.name or 'x'}], outputs).",
