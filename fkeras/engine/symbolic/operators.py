@@ -64,8 +64,7 @@ def index(x: Leaf, key: tuple) -> Any:
 def _width(entry: Any) -> int:
     if entry is None or entry is Ellipsis:
         return 0
-    is_mask = not isinstance(entry, slice) and not _is_integer(entry)
-    return np.ndim(entry) if is_mask else 1
+    return 1 if isinstance(entry, slice) or _is_integer(entry) else np.ndim(entry)
 
 
 def _is_integer(entry: Any) -> bool:

@@ -78,7 +78,7 @@ def unsigned_indices(values: jax.Array, count: int) -> jax.Array:
 
 
 def check_constant_indices(
-    where: str, x: jax.Array, indices: Any, axis: int, size: int = 1
+    where: str, x: jax.Array | jax.ShapeDtypeStruct, indices: Any, axis: int, size: int = 1
 ) -> None:
     """Rejects constant indices outside of an axis, where JAX reads the nearest row instead.
 
