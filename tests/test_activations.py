@@ -78,6 +78,8 @@ def test_infinite_scores_share_the_probability():
         "activation": fk.activations.softmax,
         "masked": lambda x: masked_softmax(x, mask),
         "layer": fk.layers.Softmax(),
+        "operation": fk.ops.softmax,
+        "logarithms": lambda x: jnp.exp(fk.ops.log_softmax(x)),
     }
     for name, softmax in softmaxes.items():
         np.testing.assert_allclose(softmax(scores), shares, err_msg=name)
@@ -86,4 +88,6 @@ def test_infinite_scores_share_the_probability():
     # below every finite number times the largest
     logs = fk.activations.log_softmax(scores)
     np.testing.assert_allclose(np.exp(logs), shares)
-    assert np.isnan(fk.activations.softmax(jnp.array([1.0, jnp.nan]))).all()
+    for softmax in (fk.activations.softmax, fk.ops.softmax, fk.ops.log_softmax):
+        assert np.isnan(softmax(jnp.array([1.0, jnp.nan, jnp.inf]))).all()
+    np.testing.assert_array_equal(fk.ops.log_softmax(jnp.array([0.0, -jnp.inf])), [0.0, -jnp.inf])

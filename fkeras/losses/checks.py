@@ -1,4 +1,4 @@
-"""Checks of targets on the host, before anything is traced.
+"""Checks of targets: of values on the host, before anything is traced, and of shapes in each call.
 
 A compiled function cannot raise for a label out of range: the loss is NaN, and no message names
 the row.
@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from fkeras.engine.values.argument_types import HasShape
+
 # limit above which a label is taken for a mistake, not for the number of a class
 _MOST = 1 << 20
 
@@ -20,17 +22,19 @@ def check_targets(kind: str, where: str, y_true: np.ndarray, shape: Sequence[Any
 
     Args:
         kind: "any", no check; "values", finite numbers of the predictions' shape; "binary", as
-            "values", and integers must be 0 or 1; "one_hot", as "values", and class numbers are
-            rejected with a hint.
+            "values", and integers must be 0 or 1; "counts", as "values", and 0 or more; "one_hot",
+            as "values", and class numbers are rejected with a hint.
         shape: the predictions' shape; a size that is not an integer is unknown.
     """
     if kind == "any":
         return
     check_finite(where, y_true)
     if kind == "one_hot":
-        _reject_class_numbers(where, y_true, shape)
+        reject_class_numbers(where, y_true, shape)
     if kind == "binary":
         _check_binary(where, y_true, shape)
+    if kind == "counts":
+        _check_counts(where, y_true)
     _check_same_shape(where, y_true, shape)
 
 
@@ -111,7 +115,33 @@ def check_range(where: str, y_true: np.ndarray, classes: int, ignore: int | None
     )
 
 
-def _reject_class_numbers(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
+def check_call(where: str, y_true: HasShape, y_pred: HasShape, sparse: str | None = None) -> None:
+    """Checks in a call, whose arrays may be traced, that targets have the predictions' shape.
+
+    Args:
+        sparse: for one-hot targets, the name of the function for class numbers.
+    """
+    true, shape = tuple(y_true.shape), tuple(y_pred.shape)
+    if sparse is not None:
+        reject_class_numbers(where, y_true, shape, sparse)
+    sizes = zip(true, shape, strict=False)
+    # sizes that are no integers are unknown, as in an export
+    if len(true) != len(shape) or any(
+        a != b for a, b in sizes if isinstance(a, int) and isinstance(b, int)
+    ):
+        raise ValueError(
+            f"{where}: expected targets of the predictions' shape {shape}, received {true}. Reshape "
+            "the targets; for equal targets of all samples use jnp.broadcast_to."
+        )
+
+
+def reject_class_numbers(
+    where: str,
+    y_true: HasShape,
+    shape: Sequence[Any],
+    sparse: str = "sparse_categorical_crossentropy",
+) -> None:
+    """Rejects targets with the shape of class numbers where one-hot targets are expected."""
     # class numbers for a one-hot loss may broadcast to a wrong loss without an error
     label_shape = _without(shape, len(shape) - 1)
     are_labels = _same(y_true.shape, label_shape) or _same(y_true.shape, (*label_shape, 1))
@@ -119,7 +149,7 @@ def _reject_class_numbers(where: str, y_true: np.ndarray, shape: Sequence[Any]) 
         raise ValueError(
             f"{where}: expected one-hot targets of shape {_format_shape(shape)}, received class numbers "
             f"of shape {y_true.shape}. For class numbers use "
-            f"'sparse_categorical_crossentropy', or pass jax.nn.one_hot(labels, {shape[-1]})."
+            f"'{sparse}', or pass jax.nn.one_hot(labels, {shape[-1]})."
         )
 
 
@@ -136,6 +166,16 @@ def _check_binary(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
         f"{y_true[tuple(position)]}. For class numbers use 'sparse_categorical_crossentropy' and "
         "an output with one unit per class; for classes -1 and 1 use 'hinge'."
     )
+
+
+def _check_counts(where: str, y_true: np.ndarray) -> None:
+    # the loss of a negative count has no minimum: predictions of 0 would be the best
+    if np.any(y_true < 0):
+        position = np.argwhere(y_true < 0)[0]
+        raise ValueError(
+            f"{where}, {_format_position(position)}: expected counts of 0 or more, received "
+            f"{y_true[tuple(position)]}. For other targets use 'mean_squared_error'."
+        )
 
 
 def _check_same_shape(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.arrays import as_operand
+from fkeras.losses.checks import check_call
 from fkeras.losses.reducing import check_axis, divide_no_nan, require_axis
 from fkeras.losses.regression import EPSILON, floats, widened
 from fkeras.nn.numerics.indices import equals, valid_indices
@@ -88,6 +89,7 @@ def binary_crossentropy(
     """
     y_true, y_pred = floats(y_true, y_pred)
     check_axis("binary_crossentropy", axis, y_pred)
+    check_call("binary_crossentropy", y_true, y_pred)
     if not _is_zero(label_smoothing):
         y_true = y_true * (1.0 - label_smoothing) + 0.5 * label_smoothing
     return jnp.mean(binary_values(y_true, y_pred, from_logits), axis=axis)
@@ -130,6 +132,7 @@ def binary_focal_crossentropy(
     """
     y_true, y_pred = floats(y_true, y_pred)
     check_axis("binary_focal_crossentropy", axis, y_pred)
+    check_call("binary_focal_crossentropy", y_true, y_pred)
     if not _is_zero(label_smoothing):
         y_true = y_true * (1.0 - label_smoothing) + 0.5 * label_smoothing
     p = jax.nn.sigmoid(y_pred) if from_logits else y_pred
@@ -168,6 +171,7 @@ def categorical_crossentropy(
     """
     y_true, y_pred = floats(y_true, y_pred)
     check_axis("categorical_crossentropy", axis, y_pred)
+    check_call("categorical_crossentropy", y_true, y_pred, "sparse_categorical_crossentropy")
     y_true = _smooth_classes(y_true, label_smoothing, axis)
     return -_of_classes(y_true, log_probabilities(y_pred, from_logits, axis), axis)
 
@@ -204,6 +208,7 @@ def categorical_focal_crossentropy(
     """
     y_true, y_pred = floats(y_true, y_pred)
     check_axis("categorical_focal_crossentropy", axis, y_pred)
+    check_call("categorical_focal_crossentropy", y_true, y_pred, "sparse_categorical_crossentropy")
     y_true = _smooth_classes(y_true, label_smoothing, axis)
     if from_logits:
         lowest = jnp.finfo(y_pred.dtype).min
@@ -214,11 +219,21 @@ def categorical_focal_crossentropy(
     return jnp.sum(weight * jnp.power(1.0 - p, gamma) * -y_true * jnp.log(p), axis=axis)
 
 
-def class_numbers(y_true: Numbers, y_pred: jax.Array, axis: int) -> jax.Array:
-    """Returns class numbers without a class axis; drops a class axis of size 1."""
+def class_numbers(y_true: Numbers, y_pred: jax.Array, axis: int, where: str) -> jax.Array:
+    """Returns class numbers without a class axis; drops a class axis of size 1.
+
+    Raises:
+        ValueError: if the shape is not the predictions' shape without the class axis.
+    """
     y_true, y_pred = as_operand(y_true, "y_true"), require_axis(y_pred)
     if y_true.ndim == y_pred.ndim and y_true.shape[axis] == 1:
         y_true = jnp.squeeze(y_true, axis=axis)
+    shape = tuple(n for i, n in enumerate(y_pred.shape) if i != axis % y_pred.ndim)
+    if y_true.shape != shape:
+        raise ValueError(
+            f"{where}: expected class numbers of shape {shape}, received {y_true.shape}. For one-hot "
+            "targets use the categorical form, such as 'categorical_crossentropy'."
+        )
     return y_true
 
 
@@ -252,14 +267,8 @@ def sparse_categorical_crossentropy(
     """
     y_pred = widened(as_operand(y_pred, "y_pred"))
     check_axis("sparse_categorical_crossentropy", axis, require_axis(y_pred))
-    class_ids = class_numbers(y_true, y_pred, axis)
+    class_ids = class_numbers(y_true, y_pred, axis, "sparse_categorical_crossentropy")
     labels, valid = valid_indices(class_ids, y_pred.shape[axis])
-    shape = tuple(n for i, n in enumerate(y_pred.shape) if i != axis % y_pred.ndim)
-    if labels.shape != shape:
-        raise ValueError(
-            f"sparse_categorical_crossentropy: expected class numbers of shape {shape}, received "
-            f"{labels.shape}. For one-hot targets use categorical_crossentropy."
-        )
     if ignore_class is not None:
         # predictions of ignored samples may hold NaN: replace them, so that gradients are 0
         ignored = equals(class_ids, ignore_class)
@@ -296,7 +305,8 @@ def categorical_generalized_cross_entropy(y_true: Numbers, y_pred: Numbers, q: f
         Zhang and Sabuncu 2018, Generalized cross entropy loss, https://arxiv.org/abs/1805.07836
     """
     y_pred = widened(as_operand(y_pred, "y_pred"))
-    labels, valid = valid_indices(class_numbers(y_true, y_pred, -1), y_pred.shape[-1])
+    class_ids = class_numbers(y_true, y_pred, -1, "categorical_generalized_cross_entropy")
+    labels, valid = valid_indices(class_ids, y_pred.shape[-1])
     classes = jax.lax.broadcasted_iota("int32", y_pred.shape, y_pred.ndim - 1)
     p = jnp.sum(jnp.where(classes == jnp.expand_dims(labels, -1), y_pred, 0.0), axis=-1)
     # double `where`: the inner one keeps the infinite derivative at 0 out of the gradient

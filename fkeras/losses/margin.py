@@ -11,6 +11,7 @@ from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import text
 from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.registry import named
+from fkeras.losses.checks import reject_class_numbers
 from fkeras.losses.loss import FunctionLoss
 from fkeras.losses.regression import floats
 from fkeras.nn.cpu.extremes import largest
@@ -83,6 +84,7 @@ def categorical_hinge(y_true: Numbers, y_pred: Numbers) -> jax.Array:
         vector machines, https://www.jmlr.org/papers/v2/crammer01a.html
     """
     y_true, y_pred = floats(y_true, y_pred)
+    reject_class_numbers("categorical_hinge", y_true, y_pred.shape)
     true_score = jnp.sum(y_true * y_pred, axis=-1)
     # as in Keras, the true class stays in the maximum as 0
     wrong_score = largest((1.0 - y_true) * y_pred, axis=-1)

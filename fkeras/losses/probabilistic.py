@@ -187,7 +187,7 @@ class SparseCategoricalCrossentropy(FunctionLoss):
         # the mask keeps ignored samples out of the mean's divisor as well
         if self.ignore_class is None:
             return None
-        labels = crossentropy.class_numbers(y_true, y_pred, self.axis)
+        labels = crossentropy.class_numbers(y_true, y_pred, self.axis, self._label)
         return ~equals(labels, self.ignore_class)
 
     # overridden instead of a value of `targets`: class numbers lack the class axis
@@ -253,7 +253,7 @@ class Poisson(FunctionLoss):
     """
 
     _function = staticmethod(crossentropy.poisson)
-    _targets: ClassVar[str] = "values"
+    _targets: ClassVar[str] = "counts"
     name: str | None = option(default="poisson", convert=text(optional=True), kw_only=True)
 
 

@@ -17,6 +17,7 @@ from fkeras.engine.config.field_types import DTypeName, Integer, Real
 from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.arrays import as_operand
 from fkeras.engine.values.registry import named
+from fkeras.losses.checks import check_call
 from fkeras.losses.crossentropy import class_numbers
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import align_pair, require_axis
@@ -83,6 +84,7 @@ def categorical_accuracy(y_true: Numbers, y_pred: Numbers) -> jax.Array:
         Array([1., 0.], dtype=float32)
     """
     y_true, y_pred = as_operand(y_true, "y_true"), as_operand(y_pred, "y_pred")
+    check_call("categorical_accuracy", y_true, y_pred, "sparse_categorical_accuracy")
     is_unknown = _any_nan(y_true) | _any_nan(y_pred)
     return _or_nan(jnp.argmax(y_true, axis=-1) == jnp.argmax(y_pred, axis=-1), is_unknown)
 
@@ -102,7 +104,8 @@ def sparse_categorical_accuracy(y_true: Numbers, y_pred: Numbers) -> jax.Array:
         Array([1., 0.], dtype=float32)
     """
     y_pred = as_operand(y_pred, "y_pred")
-    labels, valid = valid_indices(class_numbers(y_true, y_pred, -1), y_pred.shape[-1])
+    labels = class_numbers(y_true, y_pred, -1, "sparse_categorical_accuracy")
+    labels, valid = valid_indices(labels, y_pred.shape[-1])
     is_correct = labels == jnp.argmax(y_pred, axis=-1).astype("int32")
     return _or_nan(is_correct, ~valid | _any_nan(y_pred))
 
@@ -127,7 +130,7 @@ def sparse_top_k_categorical_accuracy(
         Array([1., 0.], dtype=float32)
     """
     y_pred = as_operand(y_pred, "y_pred")
-    labels = class_numbers(y_true, y_pred, -1)
+    labels = class_numbers(y_true, y_pred, -1, "sparse_top_k_categorical_accuracy")
     if from_sorted_ids:
         in_top_k = y_pred[..., :k] == jnp.expand_dims(labels, -1).astype(y_pred.dtype)
         return _or_nan(jnp.any(in_top_k, axis=-1), _any_nan(y_pred[..., :k]))
@@ -152,7 +155,9 @@ def top_k_categorical_accuracy(y_true: Numbers, y_pred: Numbers, k: int = 5) -> 
         >>> fk.metrics.top_k_categorical_accuracy([[0, 0, 1], [1, 0, 0]], y_pred, k=2)
         Array([1., 0.], dtype=float32)
     """
-    y_true = as_operand(y_true, "y_true")
+    y_true, y_pred = as_operand(y_true, "y_true"), as_operand(y_pred, "y_pred")
+    sparse = "sparse_top_k_categorical_accuracy"
+    check_call("top_k_categorical_accuracy", y_true, y_pred, sparse)
     values = sparse_top_k_categorical_accuracy(jnp.argmax(y_true, axis=-1), y_pred, k)
     # `argmax` returns the index of a NaN, so test the targets themselves
     return jnp.where(_any_nan(y_true), jnp.nan, values)

@@ -14,6 +14,7 @@ from fkeras.engine.config.converters import either, integer, probability, severa
 from fkeras.engine.config.field_types import OptionalInteger, OptionalReals
 from fkeras.engine.values.argument_types import HasShape
 from fkeras.engine.values.registry import named
+from fkeras.losses.checks import check_call
 from fkeras.losses.reducing import align_pair, divide_no_nan
 from fkeras.metrics import exact
 from fkeras.metrics.metric import Batch, BatchMetric, Metric, State, weighted
@@ -38,6 +39,11 @@ def check_selection(
 ) -> None:
     """Rejects a class or a number of classes that predictions of this shape do not have."""
     shape = () if y_pred is None else tuple(y_pred.shape)
+    if class_id is not None and len(shape) == 1:
+        raise ValueError(
+            f"{where}: expected predictions of shape (b, classes) for class_id={class_id}, received "
+            f"{format_shape(shape)}. Drop class_id."
+        )
     classes = shape[-1] if shape else None
     if not isinstance(classes, int):  # unknown
         return
@@ -65,6 +71,7 @@ def decisions(
     """
     y_true, y_pred = align_pair(batch.y_true, batch.y_pred)
     check_selection(metric._label, y_pred, top_k, class_id)
+    check_call(metric._label, y_true, y_pred)
     labels, scores = (y_true != 0).astype(metric.dtype), y_pred.astype(metric.dtype)
     if top_k is not None:
         top_classes = jax.lax.top_k(scores, top_k)[1]

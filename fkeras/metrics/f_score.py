@@ -11,6 +11,7 @@ from fkeras.engine.config.field_types import OptionalReal, Real
 from fkeras.engine.values.argument_types import HasShape
 from fkeras.engine.values.arrays import as_operand
 from fkeras.engine.values.registry import named
+from fkeras.losses.checks import check_call
 from fkeras.metrics import exact
 from fkeras.metrics.metric import Batch, BatchMetric, State, weighted
 
@@ -55,6 +56,7 @@ class _FScore(BatchMetric):
     def _add(self, state: State, batch: Batch) -> State:
         true = as_operand(batch.y_true, "y_true").astype(self.dtype)
         pred = as_operand(batch.y_pred, "y_pred").astype(self.dtype)
+        check_call(self._label, true, pred)
         _, threshold = self._rule
         if threshold is None:
             # as in Keras: a row of zeros predicts no class, and ties predict several

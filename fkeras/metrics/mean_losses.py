@@ -222,7 +222,9 @@ class SparseCategoricalCrossentropy(FunctionMean):
         # unlike Keras, also without sample weights: a loss of 0 would lower the mean
         if self.ignore_class is None:
             return None
-        return crossentropy.class_numbers(y_true, y_pred, self.axis) != self.ignore_class
+        return (
+            crossentropy.class_numbers(y_true, y_pred, self.axis, self._label) != self.ignore_class
+        )
 
 
 class KLDivergence(FunctionMean):

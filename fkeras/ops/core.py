@@ -12,6 +12,7 @@ import numpy as np
 from fkeras.engine.call.node import SymbolicTensor, TensorLike, is_symbolic
 from fkeras.engine.symbolic.define import elementwise, op, to_array
 from fkeras.engine.values.argument_types import DTypeLike, Number
+from fkeras.nn.numerics.indices import check_constant_indices
 
 __all__ = (
     "cast",
@@ -209,10 +210,11 @@ def slice(
         Array([[3, 4, 5],
                [6, 7, 8]], dtype=int32)
     """
-    inputs = to_array(inputs)
+    inputs = jnp.asarray(inputs)
     starts = zip(shape, inputs.shape, start_indices, strict=True)
     # XLA needs static sizes, so -1 requires a start index that is not traced
     sizes = tuple(total - start if size == -1 else size for size, total, start in starts)
+    _check_block("slice", inputs, start_indices, sizes)
     return jax.lax.dynamic_slice(inputs, start_indices, sizes)
 
 
@@ -232,7 +234,18 @@ def slice_update(
         >>> fk.ops.slice_update(jnp.zeros(4), [1], jnp.ones(2))
         Array([0., 1., 1., 0.], dtype=float32)
     """
-    return jax.lax.dynamic_update_slice(to_array(inputs), to_array(updates), start_indices)
+    inputs, updates = jnp.asarray(inputs), jnp.asarray(updates)
+    _check_block("slice_update", inputs, start_indices, updates.shape)
+    return jax.lax.dynamic_update_slice(inputs, updates, start_indices)
+
+
+def _check_block(
+    name: str, x: jax.Array, starts: Sequence[Number] | jax.Array, sizes: Sequence[Any]
+) -> None:
+    """Rejects a block that leaves the array, which JAX would move inside."""
+    for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        if isinstance(size, int):
+            check_constant_indices(name, x, start, axis, size)
 
 
 @op
@@ -249,23 +262,25 @@ def scatter(indices: TensorLike, values: TensorLike, shape: Sequence[int]) -> ja
         >>> fk.ops.scatter([[1], [3]], jnp.array([5.0, 7.0]), (4,))
         Array([0., 5., 0., 7.], dtype=float32)
     """
-    values, index_arrays = jnp.asarray(values), jnp.moveaxis(jnp.asarray(indices), -1, 0)
+    values = jnp.asarray(values)
+    zeros = jnp.zeros(shape, values.dtype)
     # as in Keras, values with equal indices add up
-    return (
-        jnp.zeros(shape, values.dtype)
-        .at[_index_tuple("scatter", index_arrays, len(shape))]
-        .add(values)
-    )
+    return zeros.at[_index_tuple("scatter", zeros, indices)].add(values)
 
 
-def _index_tuple(name: str, indices: jax.Array, axes: int) -> tuple[jax.Array, ...]:
-    """Checks indices (k, n) and returns them as a tuple with one array per axis."""
-    if indices.shape[0] > axes:
+def _index_tuple(name: str, x: jax.Array, indices: TensorLike) -> tuple[jax.Array, ...]:
+    """Checks indices (..., k) of an array and returns them as a tuple with one array per axis."""
+    # a constant stays an array of NumPy, whose values can be checked while a program is traced
+    constant = indices if isinstance(indices, jax.Array) else np.asarray(indices)
+    count = constant.shape[-1]
+    if count > x.ndim:
         raise ValueError(
-            f"{name}: expected indices (n, k) for at most {axes} axes, as the array has, received "
-            f"{indices.shape[0]} in a row. Rows have one axis: [[1], [3]]."
+            f"{name}: expected indices (n, k) for at most {x.ndim} axes, as the array has, received "
+            f"{count} in a row. Rows have one axis: [[1], [3]]."
         )
-    return tuple(indices)
+    for axis in range(count):
+        check_constant_indices(name, x, constant[..., axis], axis)
+    return tuple(jnp.moveaxis(jnp.asarray(indices), -1, 0))
 
 
 @op
@@ -288,8 +303,8 @@ def scatter_update(
         >>> fk.ops.scatter_update(jnp.ones(3), [[1]], jnp.array([5.0]), reduction="add")
         Array([1., 6., 1.], dtype=float32)
     """
-    inputs, index_arrays = jnp.asarray(inputs), jnp.transpose(jnp.asarray(indices))
-    target = inputs.at[_index_tuple("scatter_update", index_arrays, inputs.ndim)]
+    inputs = jnp.asarray(inputs)
+    target = inputs.at[_index_tuple("scatter_update", inputs, indices)]
     updates = to_array(updates)
     # each case is one scatter primitive; with equal indices and None, the winner is undefined
     match reduction.lower() if isinstance(reduction, str) else reduction:

@@ -207,6 +207,9 @@ def norm(
             matrices "fro", "nuc", 1, 2, -1, -2 or infinity.
         axis: one axis of vectors, or two axes of matrices; None for all axes.
 
+    Raises:
+        ValueError: for an order that vectors, or matrices, do not have.
+
     Example:
         >>> import fkeras as fk
         >>> fk.ops.norm([[3.0, 4.0]], axis=-1)
@@ -214,7 +217,8 @@ def norm(
     """
     x, axis = to_floats(x), axes_of(axis)
     vectors = isinstance(axis, int) or (axis is None and x.ndim == 1)
-    if ord is None or (ord == 2 and vectors) or ord == "fro":
+    matrices = x.ndim == 2 if axis is None else not isinstance(axis, int) and len(axis) == 2
+    if ord is None or (ord == 2 and vectors) or (ord == "fro" and matrices):
         return safe_sqrt(jnp.sum(jnp.square(jnp.abs(x)), axis=axis, keepdims=keepdims))
     if not vectors or not isinstance(ord, int | float):
         return jnp.linalg.norm(x, ord=ord, axis=axis, keepdims=keepdims)

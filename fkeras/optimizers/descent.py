@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
-from fkeras.engine.config.converters import boolean, probability
+from fkeras.engine.config.converters import boolean, probability, real
 from fkeras.engine.config.field_types import LearningRate, Real
 from fkeras.engine.values.registry import named
 from fkeras.optimizers.optimizer import Optimizer
@@ -52,7 +52,8 @@ class Lion(Optimizer):
 
     Args:
         learning_rate: a number, a schedule, or a function of the step; smaller than Adam's.
-        beta_1: the weight of the mean gradient m in the sign.
+        beta_1: the weight of the mean gradient m in the sign, above 0: without m, Lion is the sign
+            of the gradient.
         beta_2: the decay rate of the mean gradient.
 
     Example:
@@ -68,7 +69,7 @@ class Lion(Optimizer):
     """
 
     learning_rate: LearningRate = option(default=0.001, convert=rate)
-    beta_1: Real = option(default=0.9, convert=probability)
+    beta_1: Real = option(default=0.9, convert=real(above=0, maximum=1))
     beta_2: Real = option(default=0.99, convert=probability)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:

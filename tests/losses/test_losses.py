@@ -537,6 +537,7 @@ LABELS = np.array([0] * 17 + [12])
         ("mse", np.array([[0.0, 1.0], [0.0, np.inf]]), (2, 2), r"row 1, place \[1\]: expected finite targets, received inf"),
         ("mse", np.zeros((4, 3)), (None, 2), r"received \(4, 3\)"),
         ("mse", np.zeros((4, 1)), (None, 5), r"expected targets of the predictions' shape \(b, 5\)"),
+        ("poisson", np.array([[1.0], [-0.5]]), (None, 1), r"row 1, place \[0\]: expected counts of 0 or more, received -0.5"),
         ("binary_crossentropy", np.array([0, 2]), (None, 1), "row 1: expected targets from 0 to 1, received 2"),
         ("binary_crossentropy", np.array([-1, 1]), (None, 1), "use 'hinge'"),
     ],

@@ -370,6 +370,8 @@ def test_resolving_keeps_the_given_name():
 TOO_FEW_OR_MANY_CLASSES = [
     (metrics.Precision(class_id=7), (4, 3), "class_id from 0 to 2 .* received 7"),
     (metrics.Recall(class_id=3), (4, 3), "class_id from 0 to 2"),
+    (metrics.Precision(class_id=1), (4,), r"\(b, classes\) for class_id=1, received \(.*,\)"),
+    (metrics.Recall(class_id=0), (4,), r"\(b, classes\) for class_id=0"),
     (metrics.Precision(top_k=9), (4, 3), "top_k from 1 to 3 .* received 9"),
     (metrics.Recall(top_k=4), (4, 3), "top_k from 1 to 3"),
     (metrics.PrecisionAtRecall(0.5, class_id=7), (4, 3), "class_id from 0 to 2"),
@@ -390,7 +392,7 @@ def test_predictions_without_the_counted_classes_are_rejected(metric, shape, wor
         metric.init(Spec((None, *shape[1:])))
     with pytest.raises(ValueError, match=words):
         metric.update(metric.init(), np.zeros(shape[:1] + shape[2:]), np.zeros(shape))
-    metric.init(Spec((None,) * len(shape)))  # an unknown size is no mistake
+    metric.init(Spec((None,) * 2))  # an unknown size is no mistake
 
 
 def test_a_trainer_rejects_metrics_of_classes_that_the_model_lacks():

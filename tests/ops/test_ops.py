@@ -164,6 +164,92 @@ def test_symbolic_calls_know_shape_and_dtype(row, computed):
     ]
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("row", [r for r in TRACED if _arrays(r)], ids=str)
+def test_known_sizes_of_symbolic_calls_are_those_of_every_array(row, computed):
+    arrays, results = _arrays(row), _result(computed, "ours", row)
+    symbols = [
+        fk.Input(batch_shape=(None,) * a.ndim, dtype=str(jax.dtypes.canonicalize_dtype(a.dtype)))
+        for a in arrays
+        if a.dtype != np.complex64
+    ]
+    # each array alone has unknown sizes, so that they meet known sizes
+    for index, symbol in enumerate(symbols):
+        others = [fk.Input(batch_shape=a.shape, dtype=str(a.dtype)) for a in arrays]
+        try:
+            symbolic = _leaves(_call(row, fk.ops, [*others[:index], symbol, *others[index + 1 :]]))
+        except Exception:
+            continue  # the operation needs known sizes
+        for tensor, array in zip(symbolic, results, strict=True):
+            sizes = zip(tensor.shape, array.shape, strict=True)
+            assert all(size in (None, actual) for size, actual in sizes), (
+                tensor.shape,
+                array.shape,
+            )
+
+
+@pytest.mark.parametrize("known", [(None, 5), (5, None)])
+def test_a_diagonal_of_an_unknown_size_has_an_unknown_size(known):
+    x = fk.Input(batch_shape=known)
+    cube = fk.Input(batch_shape=(2, *known))
+    outputs = [fk.ops.diag(x), fk.ops.diag(x, -1), fk.ops.diagonal(cube, 1, 1, 2)]
+    assert [y.shape for y in outputs] == [(None,), (None,), (2, None)]
+    model = fk.Model([x, cube], outputs)
+    shape = tuple(3 if size is None else size for size in known)
+    arrays = np.ones(shape, "float32"), np.ones((2, *shape), "float32")
+    expected = [np.diag(arrays[0]), np.diag(arrays[0], -1), np.diagonal(arrays[1], 1, 1, 2)]
+    assert [y.shape for y in model(list(arrays))] == [y.shape for y in expected]
+
+
+DTYPES = (
+    *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32"),
+    *("float16", "bfloat16", "float32"),
+)
+MIXED = ("arctan2", "average", "hypot", "logaddexp", "logaddexp2")
+UNIFORM = (
+    *("add", "append", "correlate", "cross", "divide", "divide_no_nan", "dot", "equal"),
+    *("floor_divide", "fmax", "fmin", "gcd", "greater", "heaviside", "inner", "kron", "lcm"),
+    *("logical_and", "matmul", "maximum", "minimum", "mod", "multiply", "nextafter", "outer"),
+    *("power", "subtract", "tensordot", "true_divide", "vdot", "where"),
+)
+
+
+@pytest.mark.parametrize(
+    "name", [*MIXED, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in UNIFORM)]
+)
+def test_dtypes_of_pairs_match_keras(name):
+    def result(ops, first, second):
+        arrays = [jax.ShapeDtypeStruct((3,), dtype) for dtype in (first, second)]
+        if name == "average":
+            return jax.eval_shape(lambda x, weights: ops.average(x, weights=weights), *arrays).dtype
+        function = getattr(ops, name)
+        call = function if name != "where" else lambda a, b: function(jnp.ones(3, bool), a, b)
+        return jax.eval_shape(call, *arrays).dtype
+
+    for first in DTYPES:
+        for second in DTYPES:
+            with _lenient():
+                try:
+                    expected = result(keras.ops, first, second)
+                except (TypeError, ValueError):
+                    continue
+                assert result(fk.ops, first, second) == expected, (first, second)
+
+
+@pytest.mark.parametrize("value", DTYPES[-3:])
+@pytest.mark.parametrize("key", DTYPES[-3:])
+def test_attention_of_several_dtypes_has_their_common_dtype(key, value):
+    query, key, value = (
+        jax.ShapeDtypeStruct((1, 2, 1, 4), dtype) for dtype in ("bfloat16", key, value)
+    )
+    with _lenient():
+        ours, theirs = (
+            jax.eval_shape(ops.dot_product_attention, query, key, value).dtype
+            for ops in (fk.ops, keras.ops)
+        )
+    assert ours == theirs
+
+
 def _gradients(row, arrays):
     float_indices = [i for i, a in enumerate(arrays) if a.dtype == jnp.float32]
 

@@ -151,6 +151,79 @@ def test_shapes_of_symbolic_tensors():
         ops.convert_to_numpy(x)
 
 
+ONES = np.ones((2, 5, 2), "float32")
+BLOCK = np.ones((2, 2, 2), "float32")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: ops.get_item(x, (slice(None), 5)),
+        lambda x: ops.get_item(x, (slice(None), -6)),
+        lambda x: ops.get_item(x, (..., 2)),
+        lambda x: ops.get_item(x, (0, None, ..., -3)),
+        lambda x: ops.get_item(x, (slice(None), [0, 5])),
+        lambda x: ops.get_item(x, (slice(None), np.array([0, -6]))),
+        lambda x: ops.take(x, 5, axis=1),
+        lambda x: ops.take(x, indices=np.array([[-6]]), axis=-2),
+        lambda x: ops.take_along_axis(x, np.full((2, 1, 2), 5), axis=1),
+        lambda x: ops.slice(x, (0, 3, 0), (1, 3, 2)),
+        lambda x: ops.slice_update(x, (0, 4, 0), BLOCK),
+        lambda x: ops.scatter_update(x, [[0, 5, 0]], [1.0]),
+        lambda x: ops.scatter_update(x, [[0, -6, 0]], [1.0]),
+    ],
+)
+def test_a_constant_index_outside_of_a_known_axis_is_an_error(read):
+    def compute_with_unknown_sizes(array):
+        # an axis that is unknown where the call is recorded is known where the model runs
+        x = fk.Input((None, 2), batch_size=2)
+        return fk.Model(x, read(x))(array)
+
+    for compute, x in (
+        (read, fk.Input((5, 2), batch_size=2)),
+        (read, ONES),
+        (read, jnp.asarray(ONES)),
+        (compute_with_unknown_sizes, ONES),
+    ):
+        with pytest.raises(IndexError, match=r"of axis [12] .* received index"):
+            compute(x)
+
+
+def test_indices_within_an_axis_read_their_rows():
+    x = fk.Input((5, 2), name="x")
+    array = np.arange(20, dtype="float32").reshape(2, 5, 2)
+    mask = np.array([True, False, True, False, True])
+    outputs = {
+        "last": (x[:, 4], array[:, 4]),
+        "first": (x[:, -5], array[:, -5]),
+        "slice": (x[:, 3:17], array[:, 3:]),
+        "empty": (x[:, 8:10], array[:, 8:10]),
+        "mask": (x[:, mask], array[:, mask]),
+        "axes": (x[..., None, 1], array[..., None, 1]),
+        "block": (ops.slice(x, (0, -2, 0), (2, 2, 2)), array[:, -2:]),
+    }
+    model = fk.Model(x, {name: tensor for name, (tensor, _) in outputs.items()})
+    for name, value in model(array).items():
+        np.testing.assert_array_equal(value, outputs[name][1], name)
+    with pytest.raises(IndexError, match="received index 7"):
+        ops.scatter([[7]], [1.0], (5,))
+    with pytest.raises(IndexError, match="received index 6"):
+        ops.unravel_index([6], (2, 3))
+    with pytest.raises(IndexError, match="received index 2"):
+        x[:, mask, 2]
+    with pytest.raises(IndexError, match="3 rows from an index on .* received index -2"):
+        ops.slice(x, (0, -2, 0), (2, 3, 2))
+    with pytest.raises(ValueError, match="expected num=5"):
+        ops.unstack(x, num=3, axis=1)
+
+
+def test_computed_indices_outside_of_an_axis_give_nan():
+    x, index = fk.Input((5,), name="x"), fk.Input((), batch_size=2, dtype="int32", name="index")
+    model = fk.Model([x, index], [x[:, index], ops.take(x, index, axis=1)])
+    for value in model([np.ones((1, 5), "float32"), np.array([1, 5], "int32")]):
+        np.testing.assert_array_equal(value, [[1.0, np.nan]])
+
+
 def test_json_round_trip_of_graphs_of_operations():
     x = fk.Input((4, 4, 3), name="x")
     y = ops.image.resize(ops.clip(x, 0.0, 1.0), (2, 2))
@@ -261,3 +334,19 @@ def test_spectrograms_reject_impossible_arguments():
         fk.layers.MelSpectrogram(4, sequence_length=8)
     with pytest.raises(ValueError, match="window|hamming"):
         fk.layers.STFTSpectrogram(window="han")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: ops.reshape(x, (-2, 5)), "reshape: expected sizes of at least 0"),
+        (lambda x: ops.norm(x, ord="fro"), "Improper number of axes"),
+        (lambda x: ops.norm(x, ord="fro", axis=1), "Invalid order 'fro' for vector norm"),
+        (lambda x: ops.histogram(x), "histogram: expected a vector, received"),
+        (lambda x: ops.histogram(x[0, 0], range=(5, 0)), r"range: expected .* received \(5, 0\)"),
+    ],
+)
+def test_arguments_that_keras_rejects_are_rejected(call, words):
+    for x in (ONES, fk.Input((5, 2), batch_size=2)):
+        with pytest.raises(ValueError, match=words):
+            call(x)

@@ -366,6 +366,7 @@ def multi_init(optimizer_map):
         (lambda: optimizers.Muon(exclude_layers=["("]), "expected regular expressions"),
         (lambda: optimizers.Muon(ns_steps=0), "Muon: ns_steps: expected a positive integer"),
         (lambda: optimizers.ScheduleFreeAdamW(beta_1=0.0), "beta_1: expected a number above 0"),
+        (lambda: optimizers.Lion(beta_1=0.0), "beta_1: expected a number above 0"),
         (
             lambda: optimizers.ema_weights(optimizers.SGD().transformation().init({})),
             "use_ema=True",
@@ -490,3 +491,24 @@ def test_optimizers_show_their_learning_rate():
     assert repr(optimizers.SGD(0.1, momentum=0.9)) == "SGD(0.1, 0.9)"
     assert "ExponentialDecay(0.1" in repr(optimizers.Adam(schedules.ExponentialDecay(0.1, 5, 0.9)))
     assert "Adam(0.001)" in repr(optimizers.LossScaleOptimizer(optimizers.Adam()))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("option", ["clipnorm", "global_clipnorm"])
+def test_gradients_whose_squares_overflow_are_clipped(option, dtype):
+    large = float(jnp.finfo(dtype).max) / 8
+    gradients = [jnp.array([0.75 * large, -large], dtype), jnp.zeros(1, dtype)]
+    transform = optimizers.SGD(1.0, **{option: 0.5}).transformation()
+    state = transform.init(gradients)
+    deltas, _ = jax.jit(transform.update)(gradients, state, gradients)
+    np.testing.assert_allclose(np.asarray(deltas[0], "float32"), [-0.3, 0.4], rtol=0.01)
+    np.testing.assert_array_equal(np.asarray(deltas[1], "float32"), [0.0])
+
+
+@pytest.mark.parametrize("option", ["clipnorm", "global_clipnorm"])
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_gradients_without_a_norm_give_nan(option, value):
+    gradients = [jnp.array([value, 1.0])]
+    transform = optimizers.SGD(1.0, **{option: 0.5}).transformation()
+    deltas, _ = transform.update(gradients, transform.init(gradients), gradients)
+    assert np.isnan(deltas[0][0])

@@ -39,10 +39,15 @@ def run(layer: Layer, context: Context, /, *inputs: Tree, **options: Option) -> 
     `Context.run` calls this function as a method of the layer.
     """
     if not layer.built:
+        if getattr(layer, "graph", None) is not None:
+            remedy = "`model = model.build(jax.random.key(0))`."
+        else:
+            remedy = (
+                "`layer = layer.build(jax.random.key(0), x)`. To compose layers inside a layer, "
+                "subclass fk.Model: its `call` receives symbolic tensors."
+            )
         raise FKerasError(
-            f"{layer._where}: has no weights yet, and was called on arrays. Build it first: "
-            f"`layer = layer.build(jax.random.key(0), x)`. To compose layers inside a layer, "
-            "subclass fk.Model: its `call` receives symbolic tensors.",
+            f"{layer._where}: has no weights yet, and was called on arrays. Build it first: {remedy}",
             layer=layer._where,
         )
     check_inputs(layer, inputs)
@@ -334,6 +339,11 @@ def _as_arrays(layer: Layer, tree: Tree) -> Tree:
         if is_array(value) or is_array_like(value):
             return as_array(value, layer._where, complex_numbers=True)
         check_not_keras(value, layer._where)
+        if any(isinstance(part, Mapping) and "params" in part for part in tree):
+            raise TypeError(
+                f"{layer._where}: expected inputs, received a dictionary of parameters. The model holds the "
+                "weights: `model.apply(x, state=state)`."
+            )
         raise TypeError(
             f"{layer._where}: expected arrays or symbolic tensors, received "
             f"{type(value).__name__}. Convert it: jnp.asarray(x). Pass options of the call by name."

@@ -7,9 +7,10 @@ registry or thread-local value holds a part of a call.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 
@@ -17,6 +18,8 @@ from fkeras.engine.values.annotations import Layer, Leaf, Option, Tree
 from fkeras.engine.values.random import fold_in
 
 _SAME: Any = object()
+# more than the calls of a layer; odd, so that no digit is lost modulo 2**32
+_INDICES = 1_000_003
 
 
 class Context:
@@ -45,7 +48,7 @@ class Context:
     """
 
     __slots__ = (
-        *("_key", "_step_mask", "around_block", "around", "attached"),
+        *("_key", "_path", "_step_mask", "around_block", "around", "attached"),
         *("mask", "state", "training", "where"),
     )
 
@@ -66,6 +69,8 @@ class Context:
         self.around_block: Any = None
         self._step_mask = _SAME
         self._key = key
+        # for each call around this call: the number that derives its key, and its index
+        self._path: tuple[tuple[Any, Any], ...] = ()
 
     @property
     def step_mask(self) -> Tree:
@@ -96,31 +101,70 @@ class Context:
     @property
     def has_key(self) -> bool:
         """Whether the call has a PRNG key."""
-        source = self._key
-        while isinstance(source, tuple):
-            source = source[0]
-        return source is not None
+        return self._key is not None
 
     @property
     def key(self) -> jax.Array:
-        """The PRNG key of this call.
+        """The PRNG key of this call, a function of the key of `apply`, names and indices of calls.
 
         Raises:
             ValueError: if the call has no key.
         """
-        if not self.has_key:
+        # derived at use: most layers draw nothing, and each `fold_in` is traced
+        key = self._root
+        for salt, _ in self._path:
+            key = fold_in(key, salt)
+        return key
+
+    def seeded_key(self, seed: int | None) -> jax.Array:
+        """Returns the key of this call for a layer's `seed`, which takes the place of the names.
+
+        Layers with equal seeds draw equally in calls of equal index; another call of the same layer
+        draws other numbers.
+
+        Args:
+            seed: an integer, or None for `key`.
+
+        Example:
+            >>> import jax, fkeras as fk
+            >>> context = fk.Context(key=jax.random.key(0))
+            >>> a, b = context.child("a"), context.child("b")
+            >>> bool(a.seeded_key(7) == b.seeded_key(7)), bool(a.key == b.key)
+            (True, False)
+        """
+        if seed is None:
+            return self.key
+        call: Any = 0
+        # a number whose digits are the indices: first calls are 0 at each depth of nested models
+        for _, index in self._path:
+            call = call * _INDICES + index
+        return fold_in(fold_in(self._root, seed), call)
+
+    @property
+    def _root(self) -> jax.Array:
+        if self._key is None:
             raise ValueError(
                 f"{self.where or 'This layer'}: draws random numbers in this call and needs a key. "
                 "Pass a key, `.apply(x, training=True, key=jax.random.key(0))`, and another key at "
                 "each step."
             )
-        # Keys are derived at first use: most layers draw nothing, and each `fold_in` is traced.
-        if isinstance(self._key, tuple):
-            source, salts = self._key
-            for salt in salts:
-                source = fold_in(source, salt)
-            self._key = source
         return self._key
+
+    def repeat(self, index: Leaf) -> Context:
+        """Returns the context of repetition number `index` of this call, which draws other numbers.
+
+        Args:
+            index: an integer or a traced integer.
+
+        Example:
+            >>> import jax, fkeras as fk
+            >>> context = fk.Context(key=jax.random.key(0))
+            >>> bool(context.repeat(0).key == context.repeat(1).key)
+            False
+        """
+        context = copy.copy(self)
+        context._path = (*self._path, (index, index))
+        return context
 
     def run(self, layer: Layer, *inputs: Tree, **options: Option) -> Output:
         """Calls a layer in this context, inside the `forward` of another layer.
@@ -150,7 +194,7 @@ class Context:
     def child(
         self,
         name: str,
-        index: int = 0,
+        index: Leaf = 0,
         *,
         state: Tree = _SAME,
         training: Any = _SAME,
@@ -161,7 +205,8 @@ class Context:
 
         Args:
             name: the child's name in this layer.
-            index: number of the call among the child's calls; each call draws other random numbers.
+            index: number of the call among the child's calls, a traced integer for a call in a loop;
+                each call draws other random numbers.
             state: the child's state; `self.state[name]` by default.
             training: the mode; that of this context by default.
             mask: the mask of the child's inputs.
@@ -170,18 +215,15 @@ class Context:
         """
         # by name: the numbers of a layer do not depend on the layers around it
         salt = call_salt(name, index) if salt is None else salt
-        if isinstance(self._key, tuple):
-            key = (self._key[0], (*self._key[1], salt))
-        else:
-            key = None if self._key is None else (self._key, (salt,))
         # a subclass, such as the writer of ONNX files, also runs the calls inside
         context = type(self)(
             state=self.state.get(name, {}) if state is _SAME else state,
             training=self.training if training is _SAME else training,
-            key=key,
+            key=self._key,
             mask=mask,
             where=f"{self.where}/{name}" if self.where else name,
         )
+        context._path = (*self._path, (salt, index))
         context.attached, context.around = self.attached, self.around
         context.around_block = self.around_block
         return context
@@ -190,6 +232,13 @@ class Context:
 def call_salt(name: str, index: int) -> str:
     """Returns the text that derives the key of call number `index` of the child `name`."""
     return f"{name}:{index}"
+
+
+def _no_array(self: Output, *args: object) -> Any:
+    raise TypeError(
+        "Output: expected an array, received the result of `apply`. Write `out.value` for the array, and "
+        "`out.updates` for the next state: `y, updates = out.value, out.updates`."
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,6 +276,17 @@ class Output:
             self.__dict__["updates"] = {}
         else:
             self.__dict__["names_updates"] = True
+
+    if not TYPE_CHECKING:
+        # NumPy then calls the methods of this class
+        __array_ufunc__ = None
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = __pow__ = _no_array
+        __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __float__ = __len__ = _no_array
+        __lt__ = __le__ = __gt__ = __ge__ = __iter__ = __getitem__ = _no_array
+
+        def __getattr__(self, name: str) -> Any:
+            remedy = f" Write `out.value.{name}`." if hasattr(jax.Array, name) else ""
+            raise AttributeError(f"Output: has no attribute {name!r}.{remedy}")
 
 
 _FIELDS = ("value", "updates", "losses", "metrics", "mask")

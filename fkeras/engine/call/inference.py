@@ -6,6 +6,7 @@ so no layer computes output shapes by hand and nothing is compiled.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Sequence
@@ -128,8 +129,8 @@ def infer(
     try:
         if layer._makes_strings or any(spec.dtype == STRING for spec in specs):
             low, high = probe(layer, call.args, specs, _PROBES)
-            shapes = ([_sample_shape(spec, size) for spec in specs] for size in _PROBES)
-            return _describe(call, (low, (), 0), (high, (), 0), _Names(specs, *shapes))
+            shapes = [[_sample_shape(spec, size) for spec in specs] for size in _PROBES]
+            return _describe(call, [(low, (), 0), (high, (), 0)], _Names(specs, shapes))
         weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
         if layer.name is not None:  # layers that differ only in name share one inference
             try:
@@ -193,6 +194,12 @@ def _infer(
 
         arguments = key_spec(), weight_structs, tensors, tensor_masks
         program, out = jax.make_jaxpr(compute, return_shape=True)(*arguments)
+        if out[0].value is None:
+            raise FKerasError(
+                f"{layer._where}: expected an array, or a structure of arrays, as the result of the call, "
+                "received None. Return the result.",
+                layer=layer._where,
+            )
         return *out, _checked_size(layer, program.jaxpr, unit)
 
     # First with symbolic sizes. Some operations, such as a comparison of two sizes, have no answer for
@@ -206,15 +213,20 @@ def _infer(
         numbers = numbers_in(weight_sizes, skeleton.static, call.args, call.options)
         # a network is slow to trace, and its own calls were inferred one by one
         single = getattr(layer, "graph", None) is None
-        for unit, low, high in trials([*specs, *masks], numbers, single):
+        for unit, low, high, small in trials([*specs, *masks], numbers, single):
             try:
-                first, second = evaluate(low, unit), evaluate(high, unit)
+                results, structs = [evaluate(low, unit), evaluate(high, unit)], [low, high]
             except Exception:
                 continue
-            shapes = ([struct.shape for struct in structs[: len(specs)]] for structs in (low, high))
-            return _describe(call, first, second, _Names(specs, *shapes))
+            # not every layer has a result for an axis of size 1, or a result of the same rank
+            with contextlib.suppress(Exception):
+                third = evaluate(small)
+                if _ranks(third[0]) == _ranks(results[0][0]):
+                    results, structs = [*results, third], [low, high, small]
+            shapes = [[struct.shape for struct in each[: len(specs)]] for each in structs]
+            return _describe(call, results, _Names(specs, shapes))
         raise error from None  # the first error shows the shapes that the user wrote
-    return _describe(call, out, out, _Names((), (), ()))
+    return _describe(call, [out], _Names((), ()))
 
 
 def run_call(
@@ -240,26 +252,20 @@ def run_call(
 
 
 def _describe(
-    call: RecordedCall,
-    first: tuple[Output, tuple, int],
-    second: tuple[Output, tuple, int],
-    names: _Names,
+    call: RecordedCall, results: Sequence[tuple[Output, tuple, int]], names: _Names
 ) -> Inference:
-    """The inference of a call from its results for two sizes of the unknown axes."""
-    (low, penalties, size), (high, _, _) = first, second
-    value, outputs = structure.number(low.value)
-    _, other_outputs = structure.number(high.value)
-    masks = mask_leaves(value, low.mask)
-    other_masks = mask_leaves(value, high.mask)
-    common_specs = (names.spec(a, b) for a, b in zip(outputs, other_outputs, strict=True))
-    specs = tuple(spec for spec in common_specs if spec is not None)  # every output has a spec
-    mask_specs = tuple(names.spec(a, b) for a, b in zip(masks, other_masks, strict=True))
-    signature = Signature(*call, value, specs, mask_specs, size)
+    """The inference of a call from its results for one or several sizes of the unknown axes."""
+    out, penalties, size = results[0]
+    value, _ = structure.number(out.value)
+    outputs = zip(*(structure.number(each.value)[1] for each, _, _ in results), strict=True)
+    masks = zip(*(mask_leaves(value, each.mask) for each, _, _ in results), strict=True)
+    specs = tuple(spec for spec in map(names.spec, outputs) if spec is not None)  # every output
+    signature = Signature(*call, value, specs, tuple(map(names.spec, masks)), size)
     return signature, Effects(
-        losses=len(low.losses),
+        losses=len(out.losses),
         penalties=len(penalties),
-        metrics=tuple(low.metrics),
-        updates=bool(low.updates),
+        metrics=tuple(out.metrics),
+        updates=bool(out.updates),
     )
 
 
@@ -285,36 +291,43 @@ def _checked_size(layer: Layer, program: Any, unit: int) -> int:
     return size
 
 
+def _ranks(out: Output) -> tuple:
+    leaves, treedef = jax.tree.flatten((out.value, out.mask))
+    return treedef, [len(leaf.shape) for leaf in leaves]
+
+
 class _Names:
-    """Names of the axes that differ between two inferences of one call.
+    """Names of the axes that differ between several inferences of one call.
 
     An axis has the name of the input's axis that has its position and its sizes. If several unknown
     axes of the inputs have them, or none has, the axis is unknown again: its name is new.
 
     Args:
         inputs: specs of the inputs.
-        low: shapes of the inputs in the first inference.
-        high: shapes of the inputs in the second inference.
+        shapes: shapes of the inputs in each inference.
     """
 
-    def __init__(self, inputs: Sequence[Spec], low: Sequence, high: Sequence):
-        self._names: dict[tuple[int, Dimension, Dimension], set[Dimension]] = {}
+    def __init__(self, inputs: Sequence[Spec], shapes: Sequence[Sequence[tuple]]):
+        self._names: dict[tuple, set[Dimension]] = {}
         self._used = {word for spec in inputs for word in spec.words}
-        for spec, first, second in zip(inputs, low, high, strict=True):
-            for axis, dim in enumerate(spec.dims):
-                self._names.setdefault((axis, first[axis], second[axis]), set()).add(dim)
+        for spec, *each in zip(inputs, *shapes, strict=True):
+            for axis, (dim, *sizes) in enumerate(zip(spec.dims, *each, strict=True)):
+                self._names.setdefault((axis, *sizes), set()).add(dim)
 
-    def spec(self, first: Tree, second: Tree) -> Spec | None:
-        """Returns the spec of an output or mask from its specs in the two inferences."""
-        if first is None:
+    def spec(self, results: Sequence[Leaf]) -> Spec | None:
+        """Returns the spec of an output or mask from its arrays in the inferences."""
+        if results[0] is None:
             return None
-        low, high = as_spec(first), as_spec(second)
-        pairs = enumerate(zip(low.dims, high.dims, strict=True))
-        dims = tuple(a if a == b else self._name(axis, a, b) for axis, (a, b) in pairs)
-        return Spec(dims, low.dtype).shortened()
+        first, *others = map(as_spec, results)
+        sizes = zip(first.dims, *(other.dims for other in others), strict=True)
+        dims = tuple(
+            each[0] if len(set(each)) == 1 else self._name(axis, each)
+            for axis, each in enumerate(sizes)
+        )
+        return Spec(dims, first.dtype).shortened()
 
-    def _name(self, axis: int, low: Dimension, high: Dimension) -> str:
-        names = self._names.setdefault((axis, low, high), set())
+    def _name(self, axis: int, sizes: Sequence[Dimension]) -> str:
+        names = self._names.setdefault((axis, *sizes), set())
         plain_names = [name for name in names if isinstance(name, str) and name.isidentifier()]
         if len(names) != 1 or not plain_names:
             new_names = (f"{name_axis(axis)}_{number}" for number in itertools.count(2))

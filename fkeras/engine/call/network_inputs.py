@@ -48,6 +48,8 @@ def match_inputs(network: Network, arguments: tuple, noun: str = "inputs") -> li
     remedy = "Pass them in that structure."
     if hasattr(tree, "columns"):
         received, remedy = "a table", "Pass its columns: {name: x[[name]] for name in x}."
+    if any(isinstance(value, Mapping) and "params" in value for value in arguments):
+        remedy = "The model holds the weights: `model.apply(x, state=state)`."
     raise FKerasError(
         f"{network._where}: expected {len(names)} {noun} as {expected}, received {received}. {remedy}",
         layer=network._where,

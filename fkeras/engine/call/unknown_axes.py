@@ -31,7 +31,9 @@ Structs = list[jax.ShapeDtypeStruct | None]
 def trials(
     specs: Sequence[Spec | None], numbers: Sequence[int], single: bool = True
 ) -> Iterator[tuple]:
-    """Yields `(unit, low, high)`: two lists of concrete shapes, and the usual size in the first list.
+    """Yields `(unit, low, high, small)`: lists of concrete shapes, and the usual size in `low`.
+
+    `small` has axes of size 1, which are below the known sizes: a result may take the smaller size.
 
     The order of the trials: equal sizes for equal names; equal sizes for all unknown sizes of one
     axis, so that "2*d1" fits "d1"; then one or two axes of a size that the call itself holds.
@@ -43,17 +45,17 @@ def trials(
 
     Example:
         >>> specs = [Spec(("b", "2*d1")), Spec(("b", "d1")), Spec((5,))]
-        >>> [[s.shape for s in low] for _, low, _ in itertools.islice(trials(specs, []), 5)][::4]
+        >>> [[s.shape for s in low] for _, low, *_ in itertools.islice(trials(specs, []), 5)][::4]
         [[(64, 128), (64, 64), (5,)], [(64, 64), (64, 64), (5,)]]
     """
     places = [(i, axis) for i, s in enumerate(specs) if s is not None for axis in _unknown(s)]
     if not places:
         return
     for pair in _PAIRS:
-        yield pair[0], *(_structs(specs, _by_name(specs, size)) for size in pair)
-    alike = [{place: size for place in places} for size in _PAIRS[0]]
+        yield pair[0], *(_structs(specs, _by_name(specs, size)) for size in (*pair, 1))
+    alike = [dict.fromkeys(places, size) for size in (*_PAIRS[0], 1)]
     for pair in _PAIRS:
-        yield pair[0], *(_structs(specs, dict.fromkeys(places, size)) for size in pair)
+        yield pair[0], *(_structs(specs, dict.fromkeys(places, size)) for size in (*pair, 1))
     sizes_of_call = _fixed(specs, places, numbers) if single else iter(())
     for fixed in itertools.islice(sizes_of_call, _MOST_TRIALS):
         yield _PAIRS[0][0], *(_structs(specs, {**sizes, **fixed}) for sizes in alike)

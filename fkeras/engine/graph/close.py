@@ -176,11 +176,16 @@ def _post_order(
 def _raise_disconnected(
     node: Node, consumer: Node | None, layers: Mapping, input_nodes: set[Node], where: str
 ) -> None:
+    if consumer is None:
+        raise DisconnectedGraphError(
+            f"{where}: the output {node.outputs[0]} is an fk.Input that is not among the inputs. Inputs "
+            "come first: fk.Model(inputs, outputs).",
+            layer=node.layer.name,
+        )
     visited_names = [_label(layer) for _, layer in layers.values()]
     visited = ", ".join(visited_names[:8]) + (", ..." if len(visited_names) > 8 else "")
     spec = node.outputs[0]
-    consumer_text = f"The call of {_label(consumer.layer)}" if consumer is not None else "An output"
-    location = f" at {consumer.location}" if consumer is not None and consumer.location else ""
+    location = f" at {consumer.location}" if consumer.location else ""
     name = node.layer.name or "x"
     remedy = f"Add that tensor to the inputs: fk.Model([..., {name}], outputs)."
     if any(other.outputs[0] == spec for other in input_nodes):  # `fk.Model(m.inputs, head(h))`
@@ -190,8 +195,8 @@ def _raise_disconnected(
             "outputs from tensors of the model, such as model.tensor('dense')."
         )
     raise DisconnectedGraphError(
-        f"{where}: the graph is disconnected. {consumer_text}{location} needs the tensor {spec} of "
-        f"{_label(node.layer)}, which is not among the inputs. Layers visited from the outputs: "
+        f"{where}: the graph is disconnected. The call of {_label(consumer.layer)}{location} needs the "
+        f"tensor {spec} of {_label(node.layer)}, which is not among the inputs. Layers visited from the outputs: "
         f"{visited or 'none'}. {remedy}",
         layer=node.layer.name,
     )

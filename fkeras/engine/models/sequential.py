@@ -200,6 +200,8 @@ class Sequential(Network):
             return self._from_members(
                 self._members[index], positions[0] if positions and positions.step == 1 else None
             )
+        if isinstance(index, str):
+            return super().__getitem__(index)
         return self._members[index]
 
     # -- configuration ------------------------------------------------------------------------

@@ -236,6 +236,9 @@ class Network(Layer):
                     values[dim] = size
         return tuple(Spec(tuple(_bind(d, values) for d in s.dims), s.dtype) for s in graph.specs)
 
+    def __getitem__(self, index: Any) -> Any:
+        raise TypeError(f"{self._where}: has no layers by index. Write `model.layers[{index!r}]`.")
+
     def apply(
         self,
         *inputs: Tree,

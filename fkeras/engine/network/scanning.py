@@ -161,12 +161,16 @@ def _state(execution: Execution, name: str) -> Tree:
 
 
 def _salts(execution: Execution, repeat: Repeat) -> dict[int, Any]:
-    """Returns for each call of the template the numbers that derive the keys in all blocks."""
+    """Returns for each call of the template the numbers that derive the keys in all blocks.
+
+    Returns:
+        By number of a call, an array (blocks, 2): salts and indices of the calls.
+    """
     salts = {}
     for number, numbers in zip(repeat.blocks[1], zip(*repeat.blocks, strict=True), strict=True):
         values = [_salt(execution, call_number) for call_number in numbers]
         # a constant of the program where no outer loop passes the numbers
-        is_constant = all(isinstance(value, int) for value in values)
+        is_constant = all(isinstance(value, tuple) for value in values)
         salts[number] = np.array(values, "uint32") if is_constant else jnp.stack(values)
     return salts
 
@@ -175,8 +179,8 @@ def _salt(execution: Execution, number: int) -> Any:
     if number in execution.salts:
         return execution.salts[number]
     graph = execution.graph
-    salt = call_salt(graph.calls[number].layer, graph.node_indices[number])
-    return zlib.crc32(salt.encode())
+    index = graph.node_indices[number]
+    return zlib.crc32(call_salt(graph.calls[number].layer, index).encode()), index
 
 
 def _at(tree: Tree, index: int) -> Tree:

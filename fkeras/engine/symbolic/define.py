@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, TypeAlias, TypeVar, overload
 
@@ -146,6 +147,22 @@ def to_floats(x: TensorLike) -> jax.Array:
     # Keras's rule for functions such as sqrt; jax.numpy would return float64 for int64 under x64
     array = jnp.asarray(x)
     return array if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype("float32")
+
+
+def to_common_floats(*arrays: TensorLike) -> list[jax.Array]:
+    """Converts arrays to their common dtype of floats; float32 if none of them has floats.
+
+    Example:
+        >>> [x.dtype.name for x in to_common_floats([1, 2], jnp.ones(2, "bfloat16"))]
+        ['bfloat16', 'bfloat16']
+    """
+    converted = [jnp.asarray(x) for x in arrays]
+    floats = [x for x in converted if jnp.issubdtype(x.dtype, jnp.inexact)]
+    # a Python number adopts the dtype of the arrays
+    strong = [x.dtype for x in floats if not x.weak_type] or [x.dtype for x in floats]
+    # promote explicitly: strict dtype promotion rejects two float dtypes
+    dtype = functools.reduce(jnp.promote_types, strong) if strong else jnp.dtype("float32")
+    return [x.astype(dtype) for x in converted]
 
 
 def float_unary(

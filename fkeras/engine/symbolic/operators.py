@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -16,6 +17,7 @@ from fkeras.engine.call.node import SymbolicTensor, TensorLike
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.symbolic.operation import Binary, Op, binary, unary
 from fkeras.engine.values.annotations import Leaf, Option, Tree
+from fkeras.nn.numerics.indices import check_constant_indices
 from fkeras.nn.numerics.slopes import divide
 from fkeras.nn.numerics.slopes import power as _power
 
@@ -27,12 +29,46 @@ def _getitem(x: Leaf, *entries: Any) -> Any:
         x: an array.
         *entries: numbers, arrays, None, and slices written as `{"slice": [start, stop, step]}`.
 
+    Raises:
+        IndexError: for a constant index outside of its axis.
+
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> print(fk.ops.getitem(jnp.arange(5), {"slice": [1, None, 2]}))
         [1 3]
     """
-    return x[tuple(_from_entry(e) for e in entries)]
+    return index(x, tuple(_from_entry(e) for e in entries))
+
+
+def index(x: Leaf, key: tuple) -> Any:
+    """Returns x[key]; an index outside of its axis is an error, or gives NaN if it is computed.
+
+    Example:
+        >>> print(index(jnp.array([1.0, 2.0]), (jnp.array([0, 2]),)))
+        [ 1. nan]
+    """
+    # axes of x that an entry indexes: none for None, and one for each axis of a Boolean array
+    widths = [_width(entry) for entry in key]
+    axis = 0
+    for entry, width in zip(key, widths, strict=True):
+        if entry is Ellipsis:
+            axis = max(axis, x.ndim - (sum(widths) - axis))
+        elif width == 1 and axis < x.ndim and not isinstance(entry, slice) and _is_integer(entry):
+            check_constant_indices("x[...]", x, entry, axis)
+        axis += width
+    if any(isinstance(entry, np.ndarray | jax.Array | list) for entry in key):
+        return x.at[key].get(mode="fill")
+    return x[key]
+
+
+def _width(entry: Any) -> int:
+    if entry is None or entry is Ellipsis:
+        return 0
+    return 1 if isinstance(entry, slice) or _is_integer(entry) else np.ndim(entry)
+
+
+def _is_integer(entry: Any) -> bool:
+    return np.result_type(getattr(entry, "dtype", None) or np.asarray(entry)).kind in "iu"
 
 
 def _from_entry(entry: Any) -> Any:

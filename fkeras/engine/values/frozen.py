@@ -56,6 +56,12 @@ class FrozenDict(Mapping[str, Value]):
     def items(self) -> ItemsView[str, Value]:
         return self._items.items()
 
+    def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self, **other} if isinstance(other, Mapping) else NotImplemented
+
+    def __ror__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return {**other, **self} if isinstance(other, Mapping) else NotImplemented
+
     def __hash__(self) -> int:
         value = self._hash
         if value is None:

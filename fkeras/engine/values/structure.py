@@ -109,9 +109,7 @@ def fill(template: Template, values: Any) -> Tree:
 
 
 def _constant(array: np.ndarray) -> jax.Array:
-    if array.dtype.kind not in "iu":
-        return jnp.asarray(array)
-    # outside of the trace: counts, sizes and axes must be numbers, as in `ops.repeat(x, counts)`
+    # a constant has values also while a program is traced: operations check indices, and select by a mask
     with jax.ensure_compile_time_eval():
         return jnp.asarray(array)
 

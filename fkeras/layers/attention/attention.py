@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.layers.common import authoring as fk
-from fkeras.layers.common.arguments import seeded_key
 from fkeras.nn.attention import both, causal_mask
 from fkeras.nn.noise import dropout
+from fkeras.nn.numerics.axes import format_shape
 from fkeras.nn.softmax import masked_softmax
 
 
@@ -58,7 +58,8 @@ class ScoredAttention(fk.Layer):
 
     Args of the family:
         dropout: probability of dropping an attention weight in training.
-        seed: folded into the key of each call; None uses the key alone.
+        seed: takes the place of the layer's name in the key of each call, so that layers with equal
+            seeds draw equally; None for the name.
         empty_rows: result for queries that attend to no key: "zeros", or "keras" for the mean of
             all values, as in Keras. Layers from Keras's files have "keras". Keyword only.
 
@@ -93,6 +94,7 @@ class ScoredAttention(fk.Layer):
         query, value, key = query_value_key(self._where, inputs)
         query_mask, value_mask = query_value_masks(self._where, context.mask)
         check_widths(self._where, (query.shape, key.shape))
+        check_steps(self._where, value.shape, key.shape)
         logits = self._scores(query, key)
         mask = None if value_mask is None else _boolean(value_mask)[..., None, :]
         if use_causal_mask:
@@ -106,7 +108,7 @@ class ScoredAttention(fk.Layer):
                 empty_rows, jnp.asarray(1 / value.shape[-2], weights.dtype), weights
             )
         if context.training and self.dropout > 0:
-            weights = dropout(seeded_key(context, self.seed), weights, self.dropout)
+            weights = dropout(context.seeded_key(self.seed), weights, self.dropout)
         y = jnp.einsum("...ts,...sd->...td", weights, value)
         if query_mask is not None:
             # Keras multiplies by the mask; `where` also stops NaN at masked steps
@@ -124,6 +126,21 @@ def check_widths(where: str, shapes: Sequence[Sequence[Any]]) -> None:
             f"{where}: expected query and key with last axes of one size, received {query} and "
             f"{key}. Project the query or the key to the size of the other, for example with "
             f"Dense({query})."
+        )
+
+
+def check_steps(where: str, value: Sequence[Any], key: Sequence[Any]) -> None:
+    """Raises an error if value and key have different known numbers of steps.
+
+    One key for several values, or one value for several keys, would broadcast.
+    """
+    pairs = zip(value[1:-1], key[1:-1], strict=False)
+    if len(value) != len(key) or any(
+        a != b for a, b in pairs if isinstance(a, int) and isinstance(b, int)
+    ):
+        raise ValueError(
+            f"{where}: expected a key for each value, received values of shape {format_shape(value)} "
+            f"and keys of shape {format_shape(key)}. Give both the same steps."
         )
 
 

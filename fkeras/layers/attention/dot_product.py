@@ -19,7 +19,6 @@ from fkeras.layers.attention.key_value_cache import (
 )
 from fkeras.layers.attention.score_masks import as_booleans, explicit_mask, score_mask
 from fkeras.layers.common import authoring as fk
-from fkeras.layers.common.arguments import seeded_key
 from fkeras.masks import Mask, check_static, join_tensors, split_tensors
 from fkeras.nn import attention_cache
 from fkeras.nn.attention import (
@@ -62,7 +61,8 @@ class DotProductAttention(fk.Layer):
             `jax.nn.dot_product_attention` in calls without a soft cap and dropout whose values have
             the size of the keys; "cudnn" also needs a GPU and 16-bit floats. Other calls use "einsum".
             `fk.plan` reports the kernel of each layer.
-        seed: folded into the key of each call; None uses the key alone.
+        seed: takes the place of the layer's name in the key of each call, so that layers with equal
+            seeds draw equally; None for the name.
 
     Call:
         positions: integers (b, t), -1 at padding, usually from `fk.layers.Positions`. None, for
@@ -369,7 +369,7 @@ class DotProductAttention(fk.Layer):
             return y if mask is None else clear_empty_rows(y, mask)
         arguments = query, key, value, mask, bias, scale
         if self.dropout > 0 and context.training:
-            dropout_key = seeded_key(context, self.seed)
+            dropout_key = context.seeded_key(self.seed)
 
             def drop(weights: jax.Array) -> jax.Array:
                 return dropout(dropout_key, weights, self.dropout)

@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.call.node import is_symbolic
-from fkeras.layers.attention.attention import without_default_rows
+from fkeras.layers.attention.attention import check_steps, without_default_rows
 from fkeras.layers.attention.score_masks import score_mask
 from fkeras.layers.common import authoring as fk
-from fkeras.layers.common.arguments import seeded_key
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.dense import QuantizedDense
 from fkeras.layers.quantized.products import equation_of
@@ -55,7 +54,8 @@ class ProjectedAttention(fk.Layer):
         bias_constraint: projection of the biases after each update.
         use_gate: whether to multiply the means by a sigmoid of an additional projection of the
             query.
-        seed: folded into the key of each call; None uses the key alone.
+        seed: takes the place of the layer's name in the key of each call, so that layers with equal
+            seeds draw equally; None for the name.
         quantization: "int8" or another mode of `fk.quantizers` for all projections, or a
             dictionary by projection name, such as "query_dense"; None for floats. Keyword only.
         projection_dtypes: dtype policies by projection name, where they differ from the layer's,
@@ -259,6 +259,7 @@ class ProjectedAttention(fk.Layer):
         value = self._checked(query, value)
         masks = self._input_masks(context, query_mask, value_mask, key_mask, source is not None)
         source = value if source is None else source
+        check_steps(self._where, value.shape, source.shape)
         if self.detaches_masks:
             context.detach_masks(query, value, source)
         inputs = {"query_dense": query, "key_dense": source, "value_dense": value}
@@ -359,7 +360,7 @@ class ProjectedAttention(fk.Layer):
         return context.child(name).run(getattr(self, name), x)
 
     def _drop(self, context: fk.Context) -> Callable[[jax.Array], jax.Array]:
-        dropout_key = seeded_key(context, self.seed)
+        dropout_key = context.seeded_key(self.seed)
         return lambda weights: dropout(dropout_key, weights, self.dropout)
 
     def _checked(self, query: Shaped, value: Shaped | None) -> Shaped:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
@@ -16,14 +15,6 @@ noise_shape = fk.several(
     optional=True,
     hint="For the same features at every step of (b, t, d): (None, 1, None).",
 )
-
-
-def seeded_key(context: fk.Context, seed: int | None) -> jax.Array:
-    """Returns the key of a call with the `seed` of a layer folded in; None leaves the key alone.
-
-    The seed separates equal layers; the key of the call changes at every step.
-    """
-    return context.key if seed is None else fk.subkey(context.key, seed)
 
 
 def drawn_shape(where: str, noise_shape: fk.Tree, shape: fk.Tree) -> tuple:

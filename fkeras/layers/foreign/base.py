@@ -72,6 +72,9 @@ class ForeignLayer(fk.Layer):
 
     _child_fields: ClassVar[tuple[str, ...] | None] = ("params",)
 
+    # subclasses declare `seed`, in Keras's order of arguments
+    seed = None
+
     # Methods that subclasses implement
 
     def initialize(self, key: jax.Array, inputs: fk.Tree) -> tuple[Any, Any]:
@@ -174,7 +177,7 @@ class ForeignLayer(fk.Layer):
         empty = jax.tree.unflatten(self.state_structure, range(self.state_structure.num_leaves))
         names = tuple(named_leaves(empty, self._where)[0])
         old_arrays = [context.state[name] for name in names]
-        key = context.key if context.training and self.draws else None
+        key = context.seeded_key(self.seed) if context.training and self.draws else None
         value, new = self.compute(
             params, jax.tree.unflatten(self.state_structure, old_arrays), key, x, context.training
         )

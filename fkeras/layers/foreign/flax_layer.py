@@ -104,7 +104,8 @@ class FlaxLayer(ForeignLayer):
             lists is stored as a `HashedModule`.
         method: method to call, or its name; None for `__call__`.
         variables: initial variables, as returned by `module.init`; None to draw them.
-        seed: folded into the key of each call; None uses the key alone.
+        seed: takes the place of the layer's name in the key of each call, so that layers with equal
+            seeds draw equally; None for the name.
         training_argument: name of the argument that is True in training; the prefix "not " inverts
             the argument, for example "not deterministic". Keyword only.
         rngs: names of the module's random streams in training. Keyword only.
@@ -215,7 +216,6 @@ class FlaxLayer(ForeignLayer):
         keys = {}
         # without keys, Flax's stochastic layers raise an error if they are not deterministic
         if key is not None:
-            key = key if self.seed is None else fk.subkey(key, self.seed)
             keys = dict(zip(self.rngs, jax.random.split(key, len(self.rngs)), strict=True))
         value, updates = self.module.apply(
             {**state, "params": params} if params else state,

@@ -91,7 +91,8 @@ class JaxLayer(ForeignLayer):
             inputs are arrays of ones, with size 1 for unknown sizes. Not needed with `params`.
         params: initial weights, a pytree of arrays; None to call `init_fn`.
         state: initial state, a pytree of arrays; None to call `init_fn`.
-        seed: folded into the key of each call; None uses the key alone.
+        seed: takes the place of the layer's name in the key of each call, so that layers with equal
+            seeds draw equally; None for the name.
         native_serialization_platforms: must be None; Keras uses the argument for another backend.
         call_arguments: names of the arguments of `call_fn`, in order, from "params", "state",
             "rng", "inputs" and "training". None for the names of the function's parameters, or, if
@@ -192,8 +193,6 @@ class JaxLayer(ForeignLayer):
         training: bool,
     ) -> tuple[Any, Any]:
         """Returns `(outputs, state)` from `call_fn`."""
-        if key is not None and self.seed is not None:
-            key = fk.subkey(key, self.seed)
         arguments = {"params": params, "state": state, "rng": key, "inputs": inputs}
         result = self._run(
             "call_fn", self.call_fn, self.call_arguments, {**arguments, "training": training}

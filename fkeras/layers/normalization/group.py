@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Self
 
 import jax
-import jax.numpy as jnp
 
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.normalization.layer import ScaleAndShift
@@ -95,11 +94,9 @@ class GroupNormalization(ScaleAndShift, _Groups):
 
     def call(self, x: jax.Array) -> jax.Array:
         groups = self._checked_groups(x.shape[self.axis])
-        dtype = self.policy.compute_dtype
-        if jnp.issubdtype(x.dtype, jnp.floating):
-            x = x.astype(dtype)
+        # without a cast before: the compute dtype may not hold the inputs
         y = group_normalization(x, groups, self.gamma, self.beta, self.axis, self.epsilon)
-        return y.astype(dtype)
+        return y.astype(self.policy.compute_dtype)
 
     def _checked_groups(self, size: int) -> int:
         groups = size if self.groups == -1 else self.groups

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.layers.common import authoring as fk
-from fkeras.layers.common.arguments import seeded_key
 from fkeras.layers.common.axis_roles import window_letters
 from fkeras.layers.common.ranks import Spatial
 from fkeras.layers.convolution.sliding import (
@@ -165,7 +164,7 @@ class _ConvLSTM(Penalties, ForgetBias, Kernels, Gates, _ConvSteps):
         """Draws the dropout masks of the four gates for a step and for the state; or None."""
         if not context.training or (self.dropout == 0 and self.recurrent_dropout == 0):
             return None, None
-        key = seeded_key(context, self.seed)
+        key = context.seeded_key(self.seed)
 
         def draw(name: str, rate: float, shape: tuple) -> jax.Array | None:
             if rate == 0:

@@ -11,7 +11,6 @@ import numpy as np
 from jax.core import Tracer
 
 from fkeras.layers.common import authoring as fk
-from fkeras.layers.common.arguments import seeded_key
 from fkeras.nn.recurrence import draw_mask
 
 
@@ -30,7 +29,7 @@ def dropout_masks(
     if not context.training or (layer.dropout == 0 and layer.recurrent_dropout == 0):
         return None, None
     # drawn once per sequence, outside of the loop: the same entries are dropped at every step
-    key = seeded_key(context, layer.seed)
+    key = context.seeded_key(layer.seed)
     # Keras's rule: recurrent dropout always draws separately for each gate
     separate = gates > 1 and (layer.implementation == 1 or layer.recurrent_dropout > 0)
     leading_shape = (gates, x.shape[0]) if separate else (x.shape[0],)

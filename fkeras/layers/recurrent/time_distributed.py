@@ -68,13 +68,8 @@ class TimeDistributed(Wrapper):
 
         def step(x_t: fk.Tree, mask_t: fk.Tree, index: jax.Array, state: fk.Tree) -> fk.Output:
             layer_context = context.child("layer", mask=mask_t, state=state)
-            if layer_context.has_key:
-                # the step's index separates the draws of the steps
-                key = jax.random.fold_in(layer_context.key, index)
-                layer_context = fk.Context(
-                    state, context.training, key, mask_t, where=layer_context.where
-                )
-            return layer_context.run(self.layer, x_t)
+            # the step's index separates the draws of the steps
+            return layer_context.repeat(index).run(self.layer, x_t)
 
         steps = (x, mask if self.layer.supports_masking else None)
         steps = (*steps, jnp.arange(time, dtype="uint32"))

@@ -70,7 +70,8 @@ class Penalties(fk.Layer):
         dropout: probability of dropping an input entry in training, drawn once for all steps.
         recurrent_dropout: probability of dropping an entry of the state h in training, drawn once
             for all steps.
-        seed: folded into the key of each call; None uses the key alone.
+        seed: takes the place of the layer's name in the key of each call, so that layers with equal
+            seeds draw equally; None for the name.
     """
 
     kernel_regularizer: fk.Regularizer = fk.option(default=None, convert=fk.regularizer)

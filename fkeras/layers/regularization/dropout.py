@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.layers.common import authoring as fk
-from fkeras.layers.common.arguments import drawn_shape, noise_shape, seeded_key
+from fkeras.layers.common.arguments import drawn_shape, noise_shape
 from fkeras.nn.noise import alpha_dropout, dropout, gaussian_dropout, gaussian_noise
 
 proper_fraction = fk.real(
@@ -20,7 +20,8 @@ class _Noise(fk.Layer):
     """Changes its input at random in training; identity in inference.
 
     Args of the family:
-        seed: folded into the key of each call; None uses the key alone.
+        seed: takes the place of the layer's name in the key of each call, so that layers with equal
+            seeds draw equally; None for the name.
 
     Shapes of the family:
         (b, ...) -> (b, ...).
@@ -46,7 +47,7 @@ class _Noise(fk.Layer):
 
     def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         if context.training and self._strength > 0:
-            x = self._changed(seeded_key(context, self.seed), x)
+            x = self._changed(context.seeded_key(self.seed), x)
         return fk.Output(x, mask=context.mask)
 
 

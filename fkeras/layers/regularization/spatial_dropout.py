@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.layers.common import authoring as fk
-from fkeras.layers.common.arguments import seeded_key
 from fkeras.layers.common.ranks import OverImages, OverSequences, OverVolumes, Spatial
 from fkeras.nn.noise import spatial_dropout
 
@@ -18,7 +17,8 @@ class _SpatialDropout(Spatial):
 
     Args of the family:
         rate: probability of dropping a channel, from 0 to 1.
-        seed: folded into the key of each call; None uses the key alone.
+        seed: takes the place of the layer's name in the key of each call, so that layers with equal
+            seeds draw equally; None for the name.
 
     Raises of the family:
         ValueError: for a rate outside of [0, 1]; in training without a key.
@@ -53,7 +53,7 @@ class _SpatialDropout(Spatial):
             if not jnp.issubdtype(x.dtype, jnp.floating):
                 # integers cannot hold multiples of `1 / (1 - rate)`
                 x = x.astype(self.policy.compute_dtype)
-            x = spatial_dropout(seeded_key(context, seed), x, self.rate, data_format)
+            x = spatial_dropout(context.seeded_key(seed), x, self.rate, data_format)
         return fk.Output(x, mask=context.mask)
 
 

@@ -7,8 +7,14 @@ default counts negative indices from the end, truncates fractions, and wraps int
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from fkeras.nn.numerics.axes import format_shape
 
 
 def valid_indices(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
@@ -69,3 +75,41 @@ def unsigned_indices(values: jax.Array, count: int) -> jax.Array:
         return values.astype("uint32")
     indices, valid = valid_indices(values, count)
     return jnp.where(valid, indices, jnp.full_like(indices, count)).astype("uint32")
+
+
+def check_constant_indices(
+    where: str, x: jax.Array | jax.ShapeDtypeStruct, indices: Any, axis: int, size: int = 1
+) -> None:
+    """Rejects constant indices outside of an axis, where JAX reads the nearest row instead.
+
+    Indices that are computed are not checked, nor axes of unknown size.
+
+    Args:
+        x: the indexed array.
+        indices: an integer, an array, or nested lists of integers.
+        size: number of rows that are read from each index on.
+
+    Raises:
+        IndexError: for the first index outside.
+
+    Example:
+        >>> check_constant_indices("take", jnp.zeros(3), [0, -3], 0)
+    """
+    count = x.shape[axis]
+    parts = jax.tree.leaves(indices)
+    # reading an array of the device waits for the device: only while a program is traced
+    is_eager = not isinstance(x, Tracer)
+    if any(isinstance(i, Tracer) or (is_eager and isinstance(i, jax.Array)) for i in parts):
+        return
+    values = np.asarray(indices)
+    if not isinstance(count, int) or values.dtype.kind not in "iu":
+        return
+    # negative indices count from the end
+    starts = np.where(values < 0, values + count, values)
+    outside = (starts < 0) | (starts > count - size)
+    if outside.any():
+        row = "an index" if size == 1 else f"{size} rows from an index on"
+        raise IndexError(
+            f"{where}: expected {row} within the {count} rows of axis {axis % x.ndim} of an array of shape "
+            f"{format_shape(x.shape)}, received index {values[outside][0]}."
+        )

@@ -159,6 +159,7 @@ def softmax(x: TensorLike, axis: int | tuple[int, ...] = -1) -> jax.Array:
     """Returns exp(x) / sum(exp(x)) over one or several axes.
 
     If all scores of a row are -inf, the result is uniform with a gradient of 0 (NaN in Keras).
+    Scores of inf share the probability 1 (NaN in Keras).
 
     Args:
         axis: one axis or several; the result sums to 1 over them.
@@ -169,12 +170,12 @@ def softmax(x: TensorLike, axis: int | tuple[int, ...] = -1) -> jax.Array:
         Array([[0.5, 0.5],
                [0. , 1. ]], dtype=float32)
     """
-    return jax.nn.softmax(_clear_masked_rows(x, axis), axis=axis)
+    return jax.nn.softmax(_finite_rows(x, axis), axis=axis)
 
 
 @op
 def log_softmax(x: TensorLike, axis: int | tuple[int, ...] = -1) -> jax.Array:
-    """Returns x - log(sum(exp(x))) over one or several axes; rows of -inf as in `softmax`.
+    """Returns x - log(sum(exp(x))) over one or several axes; infinity as in `softmax`.
 
     Args:
         axis: one axis or several.
@@ -184,15 +185,17 @@ def log_softmax(x: TensorLike, axis: int | tuple[int, ...] = -1) -> jax.Array:
         >>> fk.ops.log_softmax([0.0, 1000.0])
         Array([-1000.,     0.], dtype=float32)
     """
-    return jax.nn.log_softmax(_clear_masked_rows(x, axis), axis=axis)
+    return jax.nn.log_softmax(_finite_rows(x, axis), axis=axis)
 
 
-def _clear_masked_rows(x: TensorLike, axis: int | tuple[int, ...]) -> jax.Array:
-    """Returns the scores with zeros in rows that hold only -inf."""
+def _finite_rows(x: TensorLike, axis: int | tuple[int, ...]) -> jax.Array:
+    """Returns equal scores in rows of only -inf, and 0 and -inf in rows that hold inf."""
     x = jnp.asarray(to_array(x))
-    # integers hold no -inf
+    # integers hold no infinity
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return x
-    # such rows arise from masks that exclude every key; -inf - -inf would be NaN
-    is_empty = jnp.all(jnp.isneginf(x), axis=axis, keepdims=True)
-    return jnp.where(is_empty, jnp.zeros_like(x), x)
+    # the difference of two infinities would be NaN; rows of -inf arise from masks of every key
+    highest = jnp.max(jax.lax.stop_gradient(x), axis=axis, keepdims=True, initial=-jnp.inf)
+    x = jnp.where(highest == -jnp.inf, jnp.zeros_like(x), x)
+    shared = jnp.where(x == jnp.inf, jnp.zeros_like(x), jnp.full_like(x, -jnp.inf))
+    return jnp.where(highest == jnp.inf, shared, x)

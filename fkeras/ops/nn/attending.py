@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.call.node import TensorLike
-from fkeras.engine.symbolic.define import op
+from fkeras.engine.symbolic.define import op, to_common_floats
 from fkeras.nn.attention import dot_product_attention as _attention
 
 __all__ = ("dot_product_attention",)
@@ -70,6 +70,6 @@ def dot_product_attention(
             f"{empty_rows!r}. Use 'zeros', or 'keras' for the mean of all values."
         )
     # the implementation in `fkeras.nn` expects arrays; the operation also accepts lists
-    query, key, value = (jnp.asarray(x) for x in (query, key, value))
+    query, key, value = to_common_floats(query, key, value)
     bias, mask = (None if x is None else jnp.asarray(x) for x in (bias, mask))
     return _attention(query, key, value, mask, bias, scale, is_causal, flash_attention, empty_rows)

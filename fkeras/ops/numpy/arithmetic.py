@@ -11,6 +11,7 @@ from fkeras.engine.symbolic.define import (
     elementwise,
     float_unary,
     to_array,
+    to_common_floats,
     to_floats,
     unary,
 )
@@ -129,7 +130,7 @@ gcd = binary("gcd", jnp.gcd, "The greatest common divisor of integers.", "gcd(12
 lcm = binary("lcm", jnp.lcm, "The least common multiple of integers.", "lcm(4, 6)", "12")
 hypot = binary(
     "hypot",
-    lambda a, b: _hypot(to_floats(a), to_floats(b)),
+    lambda a, b: _hypot(*to_common_floats(a, b)),
     "sqrt(x1**2 + x2**2), without overflow.",
     "hypot(3.0, 4.0)",
     "5.0",

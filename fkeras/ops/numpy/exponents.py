@@ -6,7 +6,12 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.call.node import TensorLike
-from fkeras.engine.symbolic.define import binary, elementwise, float_unary, to_floats
+from fkeras.engine.symbolic.define import (
+    binary,
+    elementwise,
+    float_unary,
+    to_common_floats,
+)
 from fkeras.nn.numerics.stable import finite_slopes
 
 __all__ = (
@@ -134,14 +139,14 @@ i0 = float_unary(
 )
 logaddexp = binary(
     "logaddexp",
-    lambda a, b: jnp.logaddexp(to_floats(a), to_floats(b)),
+    lambda a, b: jnp.logaddexp(*to_common_floats(a, b)),
     "log(exp(x1) + exp(x2)), without overflow.",
     "logaddexp(1000, 1000).round(2)",
     "1000.69",
 )
 logaddexp2 = binary(
     "logaddexp2",
-    lambda a, b: jnp.logaddexp2(to_floats(a), to_floats(b)),
+    lambda a, b: jnp.logaddexp2(*to_common_floats(a, b)),
     "log2(2**x1 + 2**x2), without overflow.",
     "logaddexp2(1000, 1000).round(2)",
     "1001.0",
@@ -150,13 +155,6 @@ logaddexp2 = binary(
 
 # the derivative at (0, 0) is undefined
 _arctan2 = finite_slopes(jnp.arctan2)
-
-
-def _floats(x1: TensorLike, x2: TensorLike) -> tuple[jax.Array, jax.Array]:
-    x1, x2 = to_floats(x1), to_floats(x2)
-    # promote explicitly: strict dtype promotion rejects two float dtypes
-    dtype = jnp.promote_types(x1.dtype, x2.dtype)
-    return x1.astype(dtype), x2.astype(dtype)
 
 
 @elementwise
@@ -172,4 +170,4 @@ def arctan2(x1: TensorLike, x2: TensorLike) -> jax.Array:
         >>> print(fk.ops.arctan2([0, 1], [1, 1]).round(3))
         [0.    0.785]
     """
-    return _arctan2(*_floats(x1, x2))
+    return _arctan2(*to_common_floats(x1, x2))

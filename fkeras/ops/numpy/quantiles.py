@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.call.node import TensorLike
-from fkeras.engine.symbolic.define import op, to_array, to_floats
+from fkeras.engine.symbolic.define import op, to_array, to_common_floats, to_floats
 from fkeras.engine.values.argument_types import Axes
 from fkeras.nn.numerics.stable import magnitude
 from fkeras.ops.numpy.reductions import axes_of
@@ -31,9 +31,10 @@ def average(x: TensorLike, axis: Axes = None, weights: TensorLike | None = None)
         >>> print(fk.ops.average([1, 2, 3], weights=[1, 0, 3]))
         2.5
     """
-    x = to_floats(x)
-    weights = None if weights is None else jnp.asarray(weights).astype(x.dtype)
-    if weights is not None:
+    if weights is None:
+        x = to_floats(x)
+    else:
+        x, weights = to_common_floats(x, weights)
         # the gradient contains the square of the sum of the weights, which may overflow: scale the
         # weights by a power of 2, which is exact and cancels in the mean
         weights = weights / magnitude(jnp.max(jnp.abs(weights), initial=0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import jax
@@ -10,8 +11,9 @@ from jax.core import Tracer
 
 from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import elementwise, op, to_array, to_floats
-from fkeras.engine.symbolic.operators import KerasTensor
+from fkeras.engine.symbolic.operators import KerasTensor, index
 from fkeras.engine.values.argument_types import Index, Number
+from fkeras.nn.numerics.indices import check_constant_indices
 
 __all__ = (
     "argpartition",
@@ -101,12 +103,17 @@ def take(x: TensorLike, indices: TensorLike, axis: int | None = None) -> jax.Arr
     Args:
         indices: integers of any shape; negative indices count from the end.
 
+    Raises:
+        IndexError: for a constant index outside of the axis; computed ones give NaN.
+
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.take([10, 20, 30], [2, 0]))
         [30 10]
     """
-    return jnp.take(to_array(x), jnp.asarray(indices), axis=axis)
+    x = jnp.asarray(x)
+    check_constant_indices("take", jnp.ravel(x) if axis is None else x, indices, axis or 0)
+    return jnp.take(x, jnp.asarray(indices), axis=axis)
 
 
 @op
@@ -116,12 +123,18 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: int | None = None)
     Args:
         indices: integers, with the rank of x.
 
+    Raises:
+        IndexError: for a constant index outside of the axis; computed ones give NaN.
+
     Example:
         >>> import fkeras as fk
         >>> fk.ops.take_along_axis([[1, 9], [3, 2]], [[1], [0]], axis=1).tolist()
         [[9], [3]]
     """
-    return jnp.take_along_axis(to_array(x), jnp.asarray(indices), axis=axis)
+    x = jnp.asarray(x)
+    name = "take_along_axis"
+    check_constant_indices(name, jnp.ravel(x) if axis is None else x, indices, axis or 0)
+    return jnp.take_along_axis(x, jnp.asarray(indices), axis=axis)
 
 
 def get_item(x: TensorLike, key: Index) -> jax.Array | KerasTensor:
@@ -135,7 +148,9 @@ def get_item(x: TensorLike, key: Index) -> jax.Array | KerasTensor:
         >>> fk.ops.get_item(fk.Input((5, 3)), (slice(None), -1)).shape
         (None, 3)
     """
-    return x[key] if isinstance(x, KerasTensor) else jnp.asarray(x)[key]
+    if isinstance(x, KerasTensor):
+        return x[key]
+    return index(jnp.asarray(x), key if isinstance(key, tuple) else (key,))
 
 
 @op
@@ -163,6 +178,8 @@ def unravel_index(indices: TensorLike, shape: Sequence[int]) -> tuple[jax.Array,
         >>> [a.tolist() for a in fk.ops.unravel_index([1, 5], (2, 3))]
         [[0, 1], [1, 2]]
     """
+    flat = jax.ShapeDtypeStruct((math.prod(shape),), "bool")
+    check_constant_indices("unravel_index", flat, indices, 0)
     return tuple(jnp.unravel_index(jnp.asarray(indices), tuple(shape)))
 
 
@@ -349,6 +366,7 @@ def histogram(
 
     Raises:
         TypeError: if `bins` is not a nonnegative integer.
+        ValueError: if x is no vector, or the range ends before its start.
 
     Example:
         >>> import fkeras as fk
@@ -360,7 +378,18 @@ def histogram(
             f"histogram: bins: expected a number of intervals, received {bins!r}. For custom edges "
             "use jnp.histogram."
         )
-    counts, edges = jnp.histogram(to_array(x), bins=bins, range=range)
+    x = to_array(x)
+    if jnp.ndim(x) != 1:
+        raise ValueError(
+            f"histogram: expected a vector, received an array of shape {jnp.shape(x)}. Flatten the "
+            "array: fk.ops.ravel(x)."
+        )
+    if range is not None and len(range) == 2 and range[1] < range[0]:
+        raise ValueError(
+            f"histogram: range: expected (start, end) with an end of at least the start, received "
+            f"{range}. Swap the two."
+        )
+    counts, edges = jnp.histogram(x, bins=bins, range=range)
     return counts, edges
 
 

@@ -93,11 +93,20 @@ def reshape(x: TensorLike, newshape: Shape) -> jax.Array:
     Args:
         newshape: the new shape; one size may be -1, which is then inferred.
 
+    Raises:
+        ValueError: for a size below -1.
+
     Example:
         >>> import fkeras as fk
         >>> fk.ops.reshape([1, 2, 3, 4], (2, -1)).tolist()
         [[1, 2], [3, 4]]
     """
+    # JAX infers a size for every negative number
+    sizes = newshape if isinstance(newshape, list | tuple) else (newshape,)
+    if any(isinstance(size, int) and size < -1 for size in sizes):
+        raise ValueError(
+            f"reshape: expected sizes of at least 0, at most one of them -1, received {newshape}."
+        )
     return jnp.reshape(to_array(x), newshape)
 
 

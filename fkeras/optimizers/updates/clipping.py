@@ -8,23 +8,38 @@ import operator
 import jax
 import jax.numpy as jnp
 
+from fkeras.nn.numerics.stable import magnitude
 from fkeras.optimizers.updates.numeric import root
 
 
 def clip_norm(gradient: jax.Array, limit: float) -> jax.Array:
     """Scales a gradient down to the Euclidean norm `limit` if its norm is larger."""
+    unit = _unit(gradient)
+    gradient = gradient / unit
     norm = root(jnp.sum(jnp.square(gradient)))
-    return gradient * limit / jnp.maximum(norm, limit)
+    return gradient * limit / jnp.maximum(norm, limit / unit)
+
+
+def _unit(gradient: jax.Array) -> jax.Array:
+    """Returns a power of 2 of 1 or more, in which the squares of the gradient do not overflow."""
+    return jnp.maximum(magnitude(jnp.max(jnp.abs(gradient), initial=0)), 1)
 
 
 def clip_global_norm(gradients: list[jax.Array], limit: float) -> list[jax.Array]:
     """Scales all gradients by one factor if their global Euclidean norm is above `limit`."""
     if not gradients:
         return gradients
-    squares = [jnp.sum(jnp.square(g)) for g in gradients]
-    widest = max((s.dtype for s in squares), key=lambda dtype: dtype.itemsize)
+    widest = max((g.dtype for g in gradients), key=lambda dtype: dtype.itemsize)
+    # one unit for all gradients, which the dtype of each of them holds
+    units = [_unit(g).astype(widest) for g in gradients]
+    unit = functools.reduce(jnp.maximum, units)
+    scaled = [(g.astype(widest) / unit).astype(g.dtype) for g in gradients]
+    squares = [jnp.sum(jnp.square(g)) for g in scaled]
     norm = root(functools.reduce(operator.add, [s.astype(widest) for s in squares]))
     # two wheres: the first keeps a norm of 0 out of the divisor
-    small = norm < limit
+    small = norm < limit / unit
     divisor = jnp.where(small, jnp.ones_like(norm), norm)
-    return [jnp.where(small, g, g / divisor.astype(g.dtype) * limit) for g in gradients]
+    return [
+        jnp.where(small, g, s / divisor.astype(g.dtype) * limit)
+        for g, s in zip(gradients, scaled, strict=True)
+    ]

@@ -132,7 +132,7 @@ def test_results_of_unknown_size_are_refused_with_a_reason(function):
 
 def test_trials_try_equal_names_then_equal_axes_then_sizes_of_the_call():
     specs = [Spec(("b", "2*d1")), Spec(("b", "d1")), Spec((5,))]
-    shapes = [[s.shape for s in low] for _, low, _ in trials(specs, [7])]
+    shapes = [[s.shape for s in low] for _, low, *_ in trials(specs, [7])]
     assert shapes[0] == [(64, 128), (64, 64), (5,)]
     assert shapes[4] == [(64, 64), (64, 64), (5,)]
     assert [(64, 7), (64, 64), (5,)] in shapes

@@ -576,3 +576,21 @@ def test_bad_arrays_are_rejected():
         dot_product_attention(jnp.ones((1, 2, 3, 4)), *[jnp.ones((1, 2, 2, 4))] * 2)
     with pytest.raises(ValueError, match=r"\[query_mask, value_mask\]"):
         layers.Attention()([x, x], mask=jnp.ones((2, 3), bool))
+
+
+@pytest.mark.parametrize(("values", "keys"), [(5, 1), (1, 5), (5, 4)])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        layers.Attention(),
+        layers.AdditiveAttention(),
+        layers.MultiHeadAttention(2, 4),
+        layers.GroupQueryAttention(4, 2, 1),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_one_key_for_several_values_is_an_error(layer, values, keys):
+    query, value, key = (fk.Input((steps, 4)) for steps in (3, values, keys))
+    is_listed = isinstance(layer, layers.Attention | layers.AdditiveAttention)
+    with pytest.raises(ValueError, match="expected a key for each value"):
+        layer([query, value, key]) if is_listed else layer(query, value, key)

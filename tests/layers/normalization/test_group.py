@@ -239,3 +239,11 @@ def test_normalization_in_a_network():
 def test_error_messages(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
+
+
+def test_inputs_beyond_the_compute_dtype_are_normalized():
+    x = np.array([[7e4, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 7e4]], "float32")
+    layer = layers.GroupNormalization(2, dtype="mixed_float16").build(jax.random.key(0), x.shape)
+    y = layer(x)
+    assert y.dtype == "float16"
+    np.testing.assert_allclose(y, [[1, -1, -0.998, 0.998], [-0.998, 0.998, -1, 1]], atol=1e-3)

@@ -47,7 +47,6 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.layers.common import authoring as fk
-from fkeras.layers.common.arguments import seeded_key
 from fkeras.nn.image.boxes import FORMATS
 from fkeras.nn.numerics.axes import format_shape
 
@@ -80,7 +79,8 @@ class ImageLayer(fk.Layer):
             (b c | a b c | a b), "nearest" (a a | a b c | c c) or "constant" (k k | a b c | k k).
         interpolation: "bilinear" or "nearest".
         fill_value: the k of "constant".
-        seed: folded into the key of each call; None uses the key alone.
+        seed: takes the place of the layer's name in the key of each call, so that layers with equal
+            seeds draw equally; None for the name.
         data_format: "channels_last" (also None) or "channels_first".
         bounding_box_format: format of the boxes, for example "xyxy"; required only if a layer that
             moves boxes receives boxes. Layers that change only colors leave boxes unchanged.
@@ -257,7 +257,7 @@ class RandomImageLayer(ImageLayer):
         False
     """
 
-    # folded into the key of each call; default of a field of the concrete classes
+    # default of a field of the concrete classes
     seed = None
 
     def draw(self, key: jax.Array, shape: ImageShape) -> fk.Tree:
@@ -271,5 +271,5 @@ class RandomImageLayer(ImageLayer):
         # inference still casts the images, so that both modes return one dtype
         if not context.training:
             return fk.Output(self._transformed(data, lambda shape: (False, None)))
-        key = seeded_key(context, self.seed)
+        key = context.seeded_key(self.seed)
         return fk.Output(self._transformed(data, lambda shape: (True, self.draw(key, shape))))
