@@ -14,15 +14,24 @@ from typing import Any, ClassVar, cast
 
 from fkeras import layers, ops
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, integer, real, sizes
+from fkeras.engine.config.converters import boolean, integer, sizes
 from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, Sizes
 from fkeras.pretrained.blocks.activation import activate, activation_name
 from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, norm, pre_norm_blocks
 from fkeras.pretrained.blocks.encoder_config import EncoderConfig, with_parts
 from fkeras.pretrained.blocks.projections import mlp
 from fkeras.pretrained.features.images import ImageProcessor
-from fkeras.pretrained.tables.config import count, optional_positive, positive
+from fkeras.pretrained.tables.config import (
+    check_heads,
+    count,
+    epsilon,
+    factor,
+    number,
+    optional_positive,
+    positive,
+)
 from fkeras.pretrained.tables.family import PREPROCESSOR, Family
+from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Convolution, HeadsIn, Reshape, Row, in_blocks
 from fkeras.pretrained.tables.rows import (
     attention_rows,
@@ -52,7 +61,11 @@ class VisionConfig(EncoderConfig):
     image_size: Sizes = option(default=224, convert=sizes(2), kw_only=True)
     patch_size: Sizes = option(default=16, convert=sizes(2), kw_only=True)
     hidden_act: str = option(default="gelu", convert=activation_name, kw_only=True)
-    layer_norm_eps: Real = option(default=1e-6, convert=real(minimum=0), kw_only=True)
+    layer_norm_eps: Real = option(default=1e-6, convert=epsilon, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_heads(self, "num_attention_heads", "hidden_size")
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -85,12 +98,12 @@ class ViTConfig(VisionConfig):
     """
 
     intermediate_size: Integer = option(default=3072, convert=positive)
-    layer_norm_eps: Real = option(default=1e-12, convert=real(minimum=0), kw_only=True)
+    layer_norm_eps: Real = option(default=1e-12, convert=epsilon, kw_only=True)
     qkv_bias: bool = option(default=True, convert=boolean)
     pooler_output_size: OptionalInteger = option(default=None, convert=optional_positive)
     pooler_act: str = option(default="tanh", convert=activation_name)
 
-    neutral: ClassVar[frozenset[str]] = frozenset(["encoder_stride"])
+    neutral: ClassVar[Reasons] = FrozenDict({"an option of another head": ("encoder_stride",)})
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
         {"pooler": ("pooler.dense.weight",), "classifier": ("classifier.weight",)}
     )
@@ -113,17 +126,21 @@ class Dinov2Config(VisionConfig):
         2048
     """
 
-    mlp_ratio: Real = option(default=4, convert=real(above=0))
+    mlp_ratio: Real = option(default=4, convert=factor)
     qkv_bias: bool = option(default=True, convert=boolean)
-    layerscale_value: Real = option(default=1.0, convert=real())
+    layerscale_value: Real = option(default=1.0, convert=number)
     use_swiglu_ffn: bool = option(default=False, convert=boolean)
     num_register_tokens: Integer = option(default=0, convert=integer(minimum=0))
 
-    neutral: ClassVar[frozenset[str]] = frozenset(
-        [
-            *("apply_layernorm", "drop_path_rate", "out_features", "out_indices"),
-            *("reshape_hidden_states", "stage_names", "use_mask_token"),
-        ]
+    neutral: ClassVar[Reasons] = FrozenDict(
+        {
+            "options of backbones": (
+                *("apply_layernorm", "out_features", "out_indices"),
+                *("reshape_hidden_states", "stage_names"),
+            ),
+            "regularization in training": ("drop_path_rate",),
+            "the tensors have the mask token": ("use_mask_token",),
+        }
     )
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
         {"mask_token": ("embeddings.mask_token",), "classifier": ("classifier.weight",)}
@@ -168,7 +185,7 @@ class SiglipVisionConfig(VisionConfig):
     intermediate_size: Integer = option(default=3072, convert=positive)
     hidden_act: str = option(default="gelu_pytorch_tanh", convert=activation_name, kw_only=True)
 
-    neutral: ClassVar[frozenset[str]] = frozenset(["vision_use_head"])
+    neutral: ClassVar[Reasons] = FrozenDict({"the tensors have the head": ("vision_use_head",)})
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict({"head": ("head.probe",)})
 
 

@@ -14,7 +14,7 @@ class Small(Config):
     width: int = option(default=8, convert=integer(minimum=1))
     depth: int | None = option(default=None, convert=integer(minimum=1, optional=True))
 
-    neutral = frozenset(("mood",))
+    neutral = FrozenDict({"a reason": ("mood",)})
     defaults = FrozenDict({"wide": {"width": 64}})
     aliases = FrozenDict({"size": ("width",)})
 
