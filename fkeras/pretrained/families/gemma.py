@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from fkeras import layers
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
 from fkeras.engine.config.converters import boolean, choice
+from fkeras.engine.messages.errors import describe_value
 from fkeras.masks import Causal, Window
 from fkeras.pretrained.blocks import rope
 from fkeras.pretrained.blocks.activation import activation_name
@@ -127,9 +128,26 @@ class GemmaConfig(DecoderConfig):
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
         parameters, local = mapping.get("rope_parameters"), {}
-        if isinstance(parameters, Mapping) and FULL in parameters:
-            local = dict(parameters.get(SLIDING) or {})
+        is_first = mapping.get("model_type") == "gemma2"
+        if isinstance(parameters, Mapping) and FULL in parameters and not is_first:
+            local = parameters.get(SLIDING) or {}
+            if not isinstance(local, Mapping):
+                raise ValueError(
+                    f"GemmaConfig: rope_parameters: expected a mapping for {SLIDING}, received "
+                    f"{describe_value(local)}. Correct config.json."
+                )
             mapping = {**mapping, "rope_parameters": parameters[FULL]}
+        elif parameters and not is_first:
+            raise ValueError(
+                f"GemmaConfig: rope_parameters: expected a mapping with the keys {FULL} and {SLIDING}, "
+                f"since transformers ignores others, received {str(parameters)[:80]}. Correct config.json."
+            )
+        scaling = mapping.get("rope_scaling")
+        if isinstance(scaling, Mapping) and "rope_type" not in scaling and not is_first:
+            raise ValueError(
+                "GemmaConfig: rope_scaling: expected the key 'rope_type', since transformers ignores others, "
+                f"received {str(dict(scaling))[:80]}. Correct config.json."
+            )
         if local.get("rope_type", "default") != "default":
             raise ValueError(
                 f"GemmaConfig: rope_parameters: expected the rope_type 'default' for {SLIDING}, received "

@@ -75,6 +75,10 @@ class MixtralConfig(LlamaConfig):
     model_type: str = option(
         default="mixtral", convert=choice("mixtral", "qwen2_moe", "qwen3_moe"), kw_only=True
     )
+    hidden_act: str = option(
+        default="silu",
+        convert=choice("silu", "gelu", "relu", hint="Experts have no other activation."),
+    )
     num_local_experts: int = option(default=8, convert=_experts)
     num_experts_per_tok: int = option(default=2, convert=positive)
     norm_topk_prob: bool = option(default=False, convert=boolean)
