@@ -142,6 +142,9 @@ class Dinov2Config(VisionConfig):
             "the tensors have the mask token": ("use_mask_token",),
         }
     )
+    absent: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {"dinov2": ("num_register_tokens",)}
+    )
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
         {"mask_token": ("embeddings.mask_token",), "classifier": ("classifier.weight",)}
     )
