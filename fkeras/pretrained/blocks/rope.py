@@ -33,15 +33,20 @@ def flat(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """
     result = {key: value for key, value in mapping.items() if key != "rope_parameters"}
     # transformers reads `rope_scaling` before `rope_parameters`
-    scaling = mapping.get("rope_scaling") or mapping.get("rope_parameters")
-    if not isinstance(scaling, Mapping):
-        return {**result, "rope_scaling": scaling} if scaling else result
-    scaling = dict(scaling)
+    given = mapping.get("rope_scaling") or mapping.get("rope_parameters")
+    if not isinstance(given, Mapping):
+        return {**result, "rope_scaling": given} if given else result
+    scaling = dict(given)
     for key in ("rope_theta", "partial_rotary_factor"):
         if key in scaling:
             result[key] = scaling.pop(key)
     # old files have the key "type" instead of "rope_type", and old files of Phi 3 have the type "su"
     kind = scaling.pop("rope_type", None) or scaling.get("type", "default")
+    if scaling and kind == "default" and not {"rope_type", "type"} & set(given):
+        raise ValueError(
+            f"rope_scaling: expected the key 'rope_type', received {str(scaling)[:80]}. Correct "
+            "config.json."
+        )
     scaling.pop("type", None)
     kind = "longrope" if kind == "su" else kind
     result["rope_scaling"] = None if kind == "default" else {"rope_type": kind, **scaling}

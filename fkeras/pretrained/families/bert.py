@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from fkeras import layers, ops
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, choice, integer
+from fkeras.engine.config.converters import boolean, choice
 from fkeras.engine.config.field_types import Integer, Real
 from fkeras.pretrained.blocks.activation import activate, activation_name
 from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, norm
@@ -20,7 +20,7 @@ from fkeras.pretrained.blocks.encoder_config import EncoderConfig, with_parts
 from fkeras.pretrained.blocks.projections import mlp
 from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.blocks.sentences import MODULES, POOLING, sentence
-from fkeras.pretrained.tables.config import check_heads, count, epsilon, positive
+from fkeras.pretrained.tables.config import check_heads, count, epsilon, positive, token_id
 from fkeras.pretrained.tables.family import Family
 from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Row, in_blocks
@@ -107,7 +107,7 @@ class RobertaConfig(BertConfig):
         2
     """
 
-    pad_token_id: Integer = option(default=1, convert=integer(minimum=0), kw_only=True)
+    pad_token_id: Integer = option(default=1, convert=token_id, kw_only=True)
 
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = FrozenDict(
         {"roberta": FrozenDict({"vocab_size": 50265})}

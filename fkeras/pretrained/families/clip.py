@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 from fkeras import layers, ops
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import integer, sizes
+from fkeras.engine.config.converters import sizes
 from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, Sizes
 from fkeras.masks import Causal, Mask
 from fkeras.pretrained.blocks.activation import activation_name
@@ -33,6 +33,7 @@ from fkeras.pretrained.tables.config import (
     epsilon,
     optional_positive,
     positive,
+    token_id,
 )
 from fkeras.pretrained.tables.family import PREPROCESSOR, Family
 from fkeras.pretrained.tables.inert_keys import Reasons
@@ -71,7 +72,7 @@ class ClipTextConfig(Config):
     max_position_embeddings: Integer = option(default=77, convert=positive)
     hidden_act: str = option(default="quick_gelu", convert=activation_name)
     layer_norm_eps: Real = option(default=1e-5, convert=epsilon)
-    eos_token_id: Integer = option(default=49407, convert=integer(minimum=0))
+    eos_token_id: Integer = option(default=49407, convert=token_id)
 
     neutral: ClassVar[Reasons] = _TOWER
 

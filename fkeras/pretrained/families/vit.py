@@ -42,6 +42,9 @@ from fkeras.pretrained.tables.rows import (
     pre_norm_rows,
 )
 
+# pixels; bounds the table of position embeddings
+_LARGEST_SIDE = 1 << 15
+
 
 class VisionConfig(EncoderConfig):
     """Fields that vision transformers share.
@@ -66,6 +69,13 @@ class VisionConfig(EncoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_heads(self, "num_attention_heads", "hidden_size")
+        for name in ("image_size", "patch_size"):
+            value = cast(tuple[int, int], getattr(self, name))
+            if max(value) > _LARGEST_SIDE:
+                raise ValueError(
+                    f"{type(self).__name__}: {name}: expected at most {_LARGEST_SIDE}, received "
+                    f"{str(value)[:80]}. Correct config.json."
+                )
 
     @property
     def grid(self) -> tuple[int, int]:

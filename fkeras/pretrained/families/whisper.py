@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from fkeras import layers, ops
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, integer, several
+from fkeras.engine.config.converters import boolean, several
 from fkeras.engine.config.field_types import Integer
 from fkeras.engine.messages.errors import describe_value
 from fkeras.masks import Causal
@@ -21,7 +21,7 @@ from fkeras.pretrained.blocks.encoder_blocks import add, attention, norm, pre_no
 from fkeras.pretrained.blocks.projections import mlp
 from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.features.sounds import SoundProcessor
-from fkeras.pretrained.tables.config import Config, check_heads, count, positive
+from fkeras.pretrained.tables.config import Config, check_heads, count, positive, token_id
 from fkeras.pretrained.tables.family import PREPROCESSOR, Family
 from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Convolution, Row, in_blocks
@@ -35,7 +35,7 @@ from fkeras.pretrained.tables.rows import (
 
 _GENERATION = "generation_config.json"
 _EPSILON = 1e-5
-_ids = several(integer(minimum=0), "a list of token ids", least=0, optional=True)
+_ids = several(token_id, "a list of token ids", least=0, optional=True)
 
 
 class WhisperConfig(Config):

@@ -18,6 +18,8 @@ count = integer(minimum=1, maximum=10_000)
 #: sizes, and numbers of tokens: positions are 32-bit integers
 positive = integer(minimum=1, maximum=2**31 - 1)
 optional_positive = integer(minimum=1, maximum=2**31 - 1, optional=True)
+#: ids of tokens
+token_id = integer(minimum=0, maximum=2**31 - 1)
 # graphs compute in float32 or a smaller dtype
 _SMALLEST, _LARGEST = 1.1754943508222875e-38, 3.4028234663852886e38
 #: numbers, factors and epsilons within the range of float32

@@ -11,6 +11,7 @@ from fkeras.engine.messages.errors import describe_value
 from fkeras.pretrained.tables.config import (
     Config,
     block_types,
+    check_heads,
     count,
     factor,
     number,
@@ -83,6 +84,8 @@ class DecoderConfig(Config):
                 f"{type(self).__name__}: num_key_value_heads: expected a divisor of num_attention_heads="
                 f"{self.num_attention_heads}, received {self.key_heads}. Correct config.json."
             )
+        if self.head_dim is None:
+            check_heads(self, "num_attention_heads", "hidden_size")
         types = self.layer_types
         if types is not None and len(types) != self.num_hidden_layers:
             raise ValueError(
