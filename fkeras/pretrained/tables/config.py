@@ -188,11 +188,13 @@ def reject_keys(
         return
     listed = [f"{key[:80]!r} with the value {str(value)[:80]}" for key, value in unknown.items()]
     more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
-    hint = suggest(*unknown, names) if len(unknown) == 1 else ""
+    # a key of a section resembles the name of the section
+    key = next(iter(unknown))
+    hint = suggest(key, names) if len(unknown) == 1 and "." not in key else ""
     raise ValueError(
         f"{where}: unknown key{'s' * (len(listed) > 1)} {', '.join(listed[:_SHOWN])}{more}: unknown keys may "
         f"change what the network computes.{hint} If they have no effect, remove them from {file}, or pass "
-        f"ignore_keys={[key[:80] for key in unknown]} to load."
+        f"ignore_keys={[name[:80] for name in unknown]} to load."
     )
 
 
