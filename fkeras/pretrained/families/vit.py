@@ -57,10 +57,10 @@ class VisionConfig(EncoderConfig):
         qkv_bias: whether the projections to queries, keys and values have biases.
     """
 
-    hidden_size: Integer = option(default=768, convert=integer(minimum=1), kw_only=True)
+    hidden_size: Integer = option(default=768, convert=positive, kw_only=True)
     num_hidden_layers: Integer = option(default=12, convert=count, kw_only=True)
-    num_attention_heads: Integer = option(default=12, convert=integer(minimum=1), kw_only=True)
-    num_channels: Integer = option(default=3, convert=integer(minimum=1), kw_only=True)
+    num_attention_heads: Integer = option(default=12, convert=positive, kw_only=True)
+    num_channels: Integer = option(default=3, convert=positive, kw_only=True)
     image_size: Sizes = option(default=224, convert=sizes(2), kw_only=True)
     patch_size: Sizes = option(default=16, convert=sizes(2), kw_only=True)
     hidden_act: str = option(default="gelu", convert=activation_name, kw_only=True)
@@ -140,7 +140,9 @@ class Dinov2Config(VisionConfig):
     qkv_bias: bool = option(default=True, convert=boolean)
     layerscale_value: Real = option(default=1.0, convert=number)
     use_swiglu_ffn: bool = option(default=False, convert=boolean)
-    num_register_tokens: Integer = option(default=0, convert=integer(minimum=0))
+    num_register_tokens: Integer = option(
+        default=0, convert=integer(minimum=0, maximum=_LARGEST_SIDE)
+    )
 
     neutral: ClassVar[Reasons] = FrozenDict(
         {
@@ -179,7 +181,9 @@ class Dinov2RegistersConfig(Dinov2Config):
         4
     """
 
-    num_register_tokens: Integer = option(default=4, convert=integer(minimum=0))
+    num_register_tokens: Integer = option(
+        default=4, convert=integer(minimum=0, maximum=_LARGEST_SIDE)
+    )
 
 
 class SiglipVisionConfig(VisionConfig):

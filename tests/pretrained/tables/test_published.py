@@ -75,5 +75,6 @@ def test_bad_values_are_refused_by_name(family):
                 continue
             messages = dict(outcomes(family.config, field.name, base))
             assert {"a text", "a mapping", "a list of texts"} <= messages.keys(), field.name
-            for kind, message in messages.items():
+            # null is the default, which need not fit the other fields
+            for kind, message in messages.items() - {("null", messages.get("null"))}:
                 assert field.name in message, (kind, message)
