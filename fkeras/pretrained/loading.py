@@ -77,6 +77,7 @@ def load(
     mesh: jax.sharding.Mesh | None = None,
     sharding: str | Mapping[str, Any] | None = None,
     ignore: Sequence[str] | str = (),
+    ignore_keys: Sequence[str] | str = (),
     limits: Limits | None = None,
 ) -> Loaded:
     """Loads a pretrained model from a folder in Hugging Face's format or from a GGUF file.
@@ -93,6 +94,8 @@ def load(
         mesh: mesh of the devices, as in `fk.Trainer`.
         sharding: sharding of the weights on the mesh, as in `fk.Trainer`.
         ignore: patterns of the names of tensors to skip, such as "score.*".
+        ignore_keys: keys of `config.json` or of the GGUF file to skip, such as "logit_multiplier" or
+            "text_config.dropout".
         limits: resource limits.
 
     Returns:
@@ -116,7 +119,7 @@ def load(
     path, limits = as_path(path), limits or Limits()
     policy = None if dtype is None else get_policy(dtype)
     placing = as_layout("pretrained.load", mesh, sharding)
-    source = open_source(path, limits)
+    source = open_source(path, limits, ignore_keys)
     patterns = (*source.ignored, *((ignore,) if isinstance(ignore, str) else ignore))
     tensors = {
         name: stored

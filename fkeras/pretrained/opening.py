@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from fkeras.pretrained.families.table import family_of, family_of_gguf
 from fkeras.pretrained.files.folder import CONFIG, read_beside, read_folder
 from fkeras.pretrained.files.gguf import is_gguf, read_gguf
-from fkeras.pretrained.tables.config import Config
+from fkeras.pretrained.files.gguf_keys import ReadKeys
+from fkeras.pretrained.tables.config import Config, reject_keys
 from fkeras.pretrained.tables.family import Family
 from fkeras.pretrained.tables.layout import Layout
 from fkeras.pretrained.tables.names import Row
@@ -47,8 +48,11 @@ class Source(NamedTuple):
     tokenizer: Tokenizer | None
 
 
-def open_source(path: str, limits: Limits) -> Source:
+def open_source(path: str, limits: Limits, ignore_keys: Collection[str] = ()) -> Source:
     """Opens a folder, a safetensors file in a folder, or a GGUF file.
+
+    Args:
+        ignore_keys: keys of the configuration to skip.
 
     Raises:
         FileNotFoundError: for a missing folder or file.
@@ -59,15 +63,17 @@ def open_source(path: str, limits: Limits) -> Source:
             f"{path}: expected a folder, a safetensors file or a GGUF file, found nothing at this path. "
             "Nothing is downloaded: pass the folder that huggingface_hub.snapshot_download(name) returns."
         )
-    return _open_gguf(path, limits) if is_gguf(path) else _open_folder(path, limits)
+    ignore_keys = (ignore_keys,) if isinstance(ignore_keys, str) else ignore_keys
+    opened = _open_gguf if is_gguf(path) else _open_folder
+    return opened(path, limits, ignore_keys)
 
 
-def _open_folder(path: str, limits: Limits) -> Source:
+def _open_folder(path: str, limits: Limits, ignore_keys: Collection[str]) -> Source:
     checkpoint = read_folder(path, limits)
     with reading(checkpoint.file, CONFIG):
         family = family_of(checkpoint.mapping)
         beside = read_beside(checkpoint.file, family.files, limits)
-        config: Config = family.config.read(checkpoint.mapping, beside)
+        config: Config = family.config.read(checkpoint.mapping, beside, ignore_keys)
     return Source(
         checkpoint.file,
         CONFIG,
@@ -82,14 +88,19 @@ def _open_folder(path: str, limits: Limits) -> Source:
     )
 
 
-def _open_gguf(path: str, limits: Limits) -> Source:
+def _open_gguf(path: str, limits: Limits, ignore_keys: Collection[str]) -> Source:
     content = read_gguf(path, limits)
     member = "keys and values"
     with reading(path, member):
-        family = family_of_gguf(content.metadata)
+        keys = ReadKeys({k: v for k, v in content.metadata.items() if k not in ignore_keys})
+        family = family_of_gguf(keys)
         table = family.gguf
         assert table is not None
-        mapping = table.mapping(content.metadata, content.tensors)
+        mapping = table.mapping(keys, content.tensors)
+        width = content.tensors["token_embd.weight"].shape[1]
+        head = mapping.get("head_dim") or width // mapping["num_attention_heads"]
+        sizes = {"vocab_size": mapping["vocab_size"], "attention.value_length": head}
+        reject_keys("GGUF", keys.unknown(keys["general.architecture"], sizes), "the file")
         classes = family.classes[mapping["model_type"]]
         config = family.config.read({"architectures": list(classes[:1]), **mapping})
     return Source(

@@ -12,7 +12,7 @@ ACTIVATIONS = (
     *("silu", "swish", "tanh"),
 )
 #: converter of the fields of configurations
-activation_name = choice(*ACTIVATIONS)
+activation_name = choice(*ACTIVATIONS, hint="fkeras has no other activations of pretrained models.")
 
 
 def activate(name: str, x: KerasTensor) -> KerasTensor:

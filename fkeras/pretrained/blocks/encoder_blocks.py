@@ -48,18 +48,9 @@ def attention(
         scale: scale of the attention scores; None for `size**-0.5`.
         score_bias: added to the attention scores.
         prefix: prefix of the layer names, such as "cross_".
-
-    Raises:
-        ValueError: for a width that is no multiple of the number of heads.
     """
     width = width_of(x)
-    if size is None:
-        size, rest = divmod(width, heads)
-        if rest:
-            raise ValueError(
-                f"expected a width that is a multiple of the number of heads, received {width} and {heads} "
-                "heads. Correct config.json."
-            )
+    size = width // heads if size is None else size
     source = x if source is None else source
     key_bias = bias if key_bias is None else key_bias
     query = to_heads(x, heads, size, f"{prefix}query", bias=bias)

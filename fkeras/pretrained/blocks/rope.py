@@ -7,6 +7,7 @@ from typing import Any
 
 from fkeras.engine import FrozenDict
 from fkeras.layers import rotary
+from fkeras.pretrained.tables.config import factor, positive
 
 _ORIGINAL = "original_max_position_embeddings"
 _KINDS = FrozenDict(
@@ -31,15 +32,21 @@ def flat(mapping: Mapping[str, Any]) -> dict[str, Any]:
         {'rope_theta': 5.0, 'rope_scaling': None}
     """
     result = {key: value for key, value in mapping.items() if key != "rope_parameters"}
-    scaling = mapping.get("rope_parameters") or mapping.get("rope_scaling")
-    if not isinstance(scaling, Mapping):
-        return result
-    scaling = dict(scaling)
+    # transformers reads `rope_scaling` before `rope_parameters`
+    given = mapping.get("rope_scaling") or mapping.get("rope_parameters")
+    if not isinstance(given, Mapping):
+        return {**result, "rope_scaling": given} if given else result
+    scaling = dict(given)
     for key in ("rope_theta", "partial_rotary_factor"):
         if key in scaling:
             result[key] = scaling.pop(key)
     # old files have the key "type" instead of "rope_type", and old files of Phi 3 have the type "su"
     kind = scaling.pop("rope_type", None) or scaling.get("type", "default")
+    if scaling and kind == "default" and not {"rope_type", "type"} & set(given):
+        raise ValueError(
+            f"rope_scaling: expected the key 'rope_type', received {str(scaling)[:80]}. Correct "
+            "config.json."
+        )
     scaling.pop("type", None)
     kind = "longrope" if kind == "su" else kind
     result["rope_scaling"] = None if kind == "default" else {"rope_type": kind, **scaling}
@@ -58,8 +65,7 @@ def scaling_of(
             the key in the mapping.
 
     Raises:
-        ValueError: for an unknown type, or a value out of range.
-        TypeError: for unknown or missing keys.
+        ValueError: for an unknown type, unknown or missing keys, or a value out of range.
 
     Example:
         >>> scaling_of({"rope_type": "linear", "factor": 4.0}, 2048)
@@ -68,18 +74,22 @@ def scaling_of(
     if scaling is None:
         return None
     options = {key: value for key, value in scaling.items() if value is not None}
-    kind = options.pop("rope_type")
-    if kind not in _KINDS:
+    kind = options.pop("rope_type", None)
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(
             f"rope_scaling: expected a type among {', '.join(_KINDS)}, received {str(kind)[:80]!r}."
         )
-    stated = options.pop(_ORIGINAL, max_positions)
+    stated = positive.check(f"rope_scaling: {_ORIGINAL}", options.pop(_ORIGINAL, max_positions))
     # transformers ignores the original context length for the type "dynamic"
     if kind != "linear":
         options[_ORIGINAL] = max_positions if kind == "dynamic" else original or stated
     if kind == "yarn":
         options.setdefault("factor", max_positions / options[_ORIGINAL])
     if kind == "longrope":
-        factor = options.pop("factor", max_positions / options[_ORIGINAL])
-        options["max_position_embeddings"] = round(factor * options[_ORIGINAL])
-    return _KINDS[kind](**options)
+        growth = options.pop("factor", max_positions / options[_ORIGINAL])
+        growth = factor.check("rope_scaling: factor", growth)
+        options["max_position_embeddings"] = round(growth * options[_ORIGINAL])
+    try:
+        return _KINDS[kind](**options)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"rope_scaling: {error}") from error

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from fkeras import layers, ops
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, choice, integer, real
+from fkeras.engine.config.converters import boolean, choice
 from fkeras.engine.config.field_types import Integer, Real
 from fkeras.pretrained.blocks.activation import activate, activation_name
 from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, norm
@@ -20,8 +20,9 @@ from fkeras.pretrained.blocks.encoder_config import EncoderConfig, with_parts
 from fkeras.pretrained.blocks.projections import mlp
 from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.blocks.sentences import MODULES, POOLING, sentence
-from fkeras.pretrained.tables.config import count, positive
+from fkeras.pretrained.tables.config import check_heads, count, epsilon, positive, token_id
 from fkeras.pretrained.tables.family import Family
+from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Row, in_blocks
 from fkeras.pretrained.tables.rows import attention_rows, dense_rows, logit_row, norm_rows
 
@@ -36,8 +37,15 @@ class TextEncoderConfig(EncoderConfig):
 
     tie_word_embeddings: bool = option(default=True, convert=boolean, kw_only=True)
 
-    neutral: ClassVar[frozenset[str]] = frozenset(
-        ["qa_dropout", "seq_classif_dropout", "sinusoidal_pos_embds"]
+    neutral: ClassVar[Reasons] = FrozenDict(
+        {
+            "dropout in training": ("qa_dropout", "seq_classif_dropout"),
+            "initial values of the position embeddings": ("sinusoidal_pos_embds",),
+            "options of the first code of BERT, which transformers does not read": (
+                *("directionality", "pooler_fc_size", "pooler_num_attention_heads"),
+                *("pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"),
+            ),
+        }
     )
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
         {
@@ -74,8 +82,12 @@ class BertConfig(TextEncoderConfig):
     hidden_act: str = option(default="gelu", convert=activation_name)
     max_position_embeddings: Integer = option(default=512, convert=positive)
     type_vocab_size: Integer = option(default=2, convert=positive)
-    layer_norm_eps: Real = option(default=1e-12, convert=real(minimum=0))
+    layer_norm_eps: Real = option(default=1e-12, convert=epsilon)
     position_embedding_type: str = option(default="absolute", convert=choice("absolute"))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_heads(self, "num_attention_heads", "hidden_size")
 
     @property
     def first_position(self) -> int:
@@ -95,7 +107,7 @@ class RobertaConfig(BertConfig):
         2
     """
 
-    pad_token_id: Integer = option(default=1, convert=integer(minimum=0), kw_only=True)
+    pad_token_id: Integer = option(default=1, convert=token_id, kw_only=True)
 
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = FrozenDict(
         {"roberta": FrozenDict({"vocab_size": 50265})}
@@ -140,6 +152,10 @@ class DistilBertConfig(TextEncoderConfig):
     layer_norm_eps: ClassVar[float] = 1e-12
     type_vocab_size: ClassVar[int] = 0
     first_position: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_heads(self, "n_heads", "dim")
 
 
 def build(config: BertConfig | DistilBertConfig) -> Model:

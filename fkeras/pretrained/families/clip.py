@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 from fkeras import layers, ops
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import integer, real, sizes
+from fkeras.engine.config.converters import sizes
 from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, Sizes
 from fkeras.masks import Causal, Mask
 from fkeras.pretrained.blocks.activation import activation_name
@@ -26,12 +26,29 @@ from fkeras.pretrained.families.vit import (
     siglip_vision_names,
 )
 from fkeras.pretrained.features.images import ImageProcessor
-from fkeras.pretrained.tables.config import Config, count, optional_positive, positive
+from fkeras.pretrained.tables.config import (
+    Config,
+    check_heads,
+    count,
+    epsilon,
+    optional_positive,
+    positive,
+    token_id,
+)
 from fkeras.pretrained.tables.family import PREPROCESSOR, Family
+from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Convolution, Reshape, Row, in_blocks
 from fkeras.pretrained.tables.rows import dense_rows, norm_rows, pre_norm_rows
 
 C = TypeVar("C", bound=Config)
+
+
+_TOWER: Reasons = FrozenDict(
+    {
+        "the configuration of both encoders has this key": ("projection_dim",),
+        "an encoder has no logits": ("tie_word_embeddings",),
+    }
+)
 
 
 class ClipTextConfig(Config):
@@ -54,10 +71,14 @@ class ClipTextConfig(Config):
     num_attention_heads: Integer = option(default=8, convert=positive)
     max_position_embeddings: Integer = option(default=77, convert=positive)
     hidden_act: str = option(default="quick_gelu", convert=activation_name)
-    layer_norm_eps: Real = option(default=1e-5, convert=real(minimum=0))
-    eos_token_id: Integer = option(default=49407, convert=integer(minimum=0))
+    layer_norm_eps: Real = option(default=1e-5, convert=epsilon)
+    eos_token_id: Integer = option(default=49407, convert=token_id)
 
-    neutral: ClassVar[frozenset[str]] = frozenset(["projection_dim"])
+    neutral: ClassVar[Reasons] = _TOWER
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_heads(self, "num_attention_heads", "hidden_size")
 
 
 class SiglipTextConfig(ClipTextConfig):
@@ -79,7 +100,7 @@ class SiglipTextConfig(ClipTextConfig):
     num_attention_heads: Integer = option(default=12, convert=positive)
     max_position_embeddings: Integer = option(default=64, convert=positive)
     hidden_act: str = option(default="gelu_pytorch_tanh", convert=activation_name)
-    layer_norm_eps: Real = option(default=1e-6, convert=real(minimum=0))
+    layer_norm_eps: Real = option(default=1e-6, convert=epsilon)
     projection_size: OptionalInteger = option(default=None, convert=optional_positive)
 
 
@@ -97,10 +118,10 @@ class ClipVisionConfig(VisionConfig):
 
     intermediate_size: Integer = option(default=3072, convert=positive)
     hidden_act: str = option(default="quick_gelu", convert=activation_name, kw_only=True)
-    layer_norm_eps: Real = option(default=1e-5, convert=real(minimum=0), kw_only=True)
+    layer_norm_eps: Real = option(default=1e-5, convert=epsilon, kw_only=True)
     patch_size: Sizes = option(default=32, convert=sizes(2), kw_only=True)
 
-    neutral: ClassVar[frozenset[str]] = frozenset(["projection_dim"])
+    neutral: ClassVar[Reasons] = _TOWER
 
 
 def _nested(cls: type[C]) -> Callable[[Any], C]:
@@ -119,8 +140,16 @@ def _nested(cls: type[C]) -> Callable[[Any], C]:
     return convert
 
 
+def _sections(text: type[Config], vision: type[Config]) -> Mapping[str, type[Config]]:
+    """Returns the classes by key; old checkpoints have two keys for each encoder."""
+    classes = {"text_config": text, "vision_config": vision}
+    return FrozenDict(classes | {f"{key}_dict": cls for key, cls in classes.items()})
+
+
 class _TwoEncoders(Config):
-    neutral: ClassVar[frozenset[str]] = frozenset(["logit_scale_init_value"])
+    neutral: ClassVar[Reasons] = FrozenDict(
+        {"initial value of a weight": ("logit_scale_init_value",)}
+    )
 
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -153,6 +182,8 @@ class ClipConfig(_TwoEncoders):
         512
     """
 
+    sections: ClassVar[Mapping[str, type[Config]]] = _sections(ClipTextConfig, ClipVisionConfig)
+
     text_config: ClipTextConfig = option(default=None, convert=_nested(ClipTextConfig))
     vision_config: ClipVisionConfig = option(default=None, convert=_nested(ClipVisionConfig))
     projection_dim: Integer = option(default=512, convert=positive)
@@ -170,6 +201,8 @@ class SiglipConfig(_TwoEncoders):
         >>> fk.pretrained.SiglipConfig().vision_config.grid
         (14, 14)
     """
+
+    sections: ClassVar[Mapping[str, type[Config]]] = _sections(SiglipTextConfig, SiglipVisionConfig)
 
     text_config: SiglipTextConfig = option(default=None, convert=_nested(SiglipTextConfig))
     vision_config: SiglipVisionConfig = option(default=None, convert=_nested(SiglipVisionConfig))

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from fkeras import layers
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
-from fkeras.engine.config.converters import boolean, choice, real
+from fkeras.engine.config.converters import boolean, choice
+from fkeras.engine.messages.errors import describe_value
 from fkeras.masks import Causal, Window
 from fkeras.pretrained.blocks import rope
 from fkeras.pretrained.blocks.activation import activation_name
@@ -16,10 +17,11 @@ from fkeras.pretrained.blocks.projections import from_heads, gated_mlp, to_heads
 from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.files.gguf import value
 from fkeras.pretrained.files.gguf_keys import decoder_keys
-from fkeras.pretrained.tables.config import count, positive
+from fkeras.pretrained.tables.config import count, factor, optional_factor, positive
 from fkeras.pretrained.tables.decoder_config import FULL, SLIDING, DecoderConfig
 from fkeras.pretrained.tables.decoder_rows import gguf_rows, outer_rows, self_attention_rows
 from fkeras.pretrained.tables.family import Family, GGUFTable
+from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Add, Row, in_blocks
 from fkeras.pretrained.tables.rows import dense_rows
 from fkeras.saving.weights.weight_source import Stored
@@ -44,6 +46,10 @@ _GGUF_CAPS = FrozenDict(
         "gemma2": {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
         "gemma3": {"attn_logit_softcapping": None, "final_logit_softcapping": None},
     }
+)
+_GGUF_SLIDING = (
+    ("rope_local_base_freq", "rope.freq_base_swa", float),
+    ("sliding_window_pattern", "attention.sliding_window_pattern", int),
 )
 _GGUF_LARGEST = FrozenDict({"gemma2": 46, "gemma3": 62})
 
@@ -85,17 +91,13 @@ class GemmaConfig(DecoderConfig):
     head_dim: int = option(default=256, convert=positive)
     hidden_activation: str = option(default="gelu_pytorch_tanh", convert=activation_name)
     max_position_embeddings: int = option(default=131072, convert=positive)
-    rope_theta: float = option(default=1e6, convert=real(above=0))
-    rope_local_base_freq: float = option(default=10000.0, convert=real(above=0))
-    query_pre_attn_scalar: float = option(default=256, convert=real(above=0))
+    rope_theta: float = option(default=1e6, convert=factor)
+    rope_local_base_freq: float = option(default=10000.0, convert=factor)
+    query_pre_attn_scalar: float = option(default=256, convert=factor)
     sliding_window: int = option(default=4096, convert=positive)
     sliding_window_pattern: int = option(default=6, convert=positive)
-    attn_logit_softcapping: float | None = option(
-        default=None, convert=real(above=0, optional=True)
-    )
-    final_logit_softcapping: float | None = option(
-        default=None, convert=real(above=0, optional=True)
-    )
+    attn_logit_softcapping: float | None = option(default=None, convert=optional_factor)
+    final_logit_softcapping: float | None = option(default=None, convert=optional_factor)
     tie_word_embeddings: bool = option(default=True, convert=boolean)
 
     aliases: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
@@ -113,15 +115,39 @@ class GemmaConfig(DecoderConfig):
             }
         }
     )
-    # transformers reads `hidden_activation` and ignores `hidden_act`
-    neutral = frozenset({"hidden_act", "cache_implementation"})
+    absent: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {"gemma2": ("sliding_window_pattern",), "gemma3_text": ("attn_logit_softcapping",)}
+    )
+    neutral: ClassVar[Reasons] = FrozenDict(
+        {
+            "transformers reads `hidden_activation` instead": ("hidden_act",),
+            "an option of generation": ("cache_implementation",),
+        }
+    )
 
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
         parameters, local = mapping.get("rope_parameters"), {}
-        if isinstance(parameters, Mapping) and FULL in parameters:
-            local = dict(parameters.get(SLIDING) or {})
+        is_first = mapping.get("model_type") == "gemma2"
+        if isinstance(parameters, Mapping) and FULL in parameters and not is_first:
+            local = parameters.get(SLIDING) or {}
+            if not isinstance(local, Mapping):
+                raise ValueError(
+                    f"GemmaConfig: rope_parameters: expected a mapping for {SLIDING}, received "
+                    f"{describe_value(local)}. Correct config.json."
+                )
             mapping = {**mapping, "rope_parameters": parameters[FULL]}
+        elif parameters and not is_first:
+            raise ValueError(
+                f"GemmaConfig: rope_parameters: expected a mapping with the keys {FULL} and {SLIDING}, "
+                f"since transformers ignores others, received {str(parameters)[:80]}. Correct config.json."
+            )
+        scaling = mapping.get("rope_scaling")
+        if isinstance(scaling, Mapping) and "rope_type" not in scaling and not is_first:
+            raise ValueError(
+                "GemmaConfig: rope_scaling: expected the key 'rope_type', since transformers ignores others, "
+                f"received {str(dict(scaling))[:80]}. Correct config.json."
+            )
         if local.get("rope_type", "default") != "default":
             raise ValueError(
                 f"GemmaConfig: rope_parameters: expected the rope_type 'default' for {SLIDING}, received "
@@ -134,14 +160,7 @@ class GemmaConfig(DecoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        types = self.layer_types
-        if types is not None and (
-            len(types) != self.num_hidden_layers or any(t not in (SLIDING, FULL) for t in types)
-        ):
-            raise ValueError(
-                f"GemmaConfig: layer_types: expected {SLIDING!r} or {FULL!r} for each of "
-                f"{self.num_hidden_layers} blocks, received {str(types)[:80]}."
-            )
+        self.scaling()
 
     @property
     def head_norms(self) -> bool:
@@ -155,12 +174,15 @@ class GemmaConfig(DecoderConfig):
             is_sliding = (block + 1) % self.sliding_window_pattern != 0
         return self.sliding_window if is_sliding else None
 
+    def scaling(self) -> layers.rotary.Scaling | None:
+        """Returns the scaling of the rotary frequencies."""
+        return rope.scaling_of(self.rope_scaling, self.max_position_embeddings)
+
     def rotary(self, block: int) -> layers.RotaryEmbedding:
         """Returns the rotary embedding of a block."""
         if self.head_norms and self.window(block) is not None:
             return layers.RotaryEmbedding(self.rope_local_base_freq, name="rotary")
-        scaling = rope.scaling_of(self.rope_scaling, self.max_position_embeddings)
-        return layers.RotaryEmbedding(self.rope_theta, scaling=scaling, name="rotary")
+        return layers.RotaryEmbedding(self.rope_theta, scaling=self.scaling(), name="rotary")
 
 
 def build(config: GemmaConfig) -> Model:
@@ -239,6 +261,9 @@ def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> 
     """
     mapping = decoder_keys(metadata, tensors)
     name = str(metadata["general.architecture"])
+    for key, theirs, kind in _GGUF_SLIDING if name == "gemma3" else ():
+        found = value(metadata, f"gemma3.{theirs}", kind)
+        mapping |= {} if found is None else {key: found}
     for key, cap in _GGUF_CAPS[name].items():
         mapping[key] = value(metadata, f"{name}.{key}", float, cap)
     # GGUF has no key for the scale: the size of a head, except in the largest models

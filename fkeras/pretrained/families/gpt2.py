@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from fkeras import layers, ops
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, choice, real
+from fkeras.engine.config.converters import boolean, choice
 from fkeras.masks import Causal
 from fkeras.pretrained.blocks.activation import activation_name
 from fkeras.pretrained.blocks.encoder_blocks import add, attention, norm
 from fkeras.pretrained.blocks.projections import mlp
 from fkeras.pretrained.blocks.repeated import repeated
-from fkeras.pretrained.tables.config import Config, count, optional_positive, positive
+from fkeras.pretrained.tables.config import (
+    Config,
+    check_heads,
+    count,
+    factor,
+    optional_positive,
+    positive,
+)
 from fkeras.pretrained.tables.family import Family
+from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import HeadBias, Reshape, Row, Same, Split, in_blocks
 from fkeras.pretrained.tables.rows import dense_rows, logit_row, norm_rows
 
@@ -45,26 +55,26 @@ class GPT2Config(Config):
     n_head: int = option(default=12, convert=positive)
     n_inner: int | None = option(default=None, convert=optional_positive)
     activation_function: str = option(default="gelu_new", convert=activation_name)
-    layer_norm_epsilon: float = option(default=1e-5, convert=real(above=0))
+    layer_norm_epsilon: float = option(default=1e-5, convert=factor)
     scale_attn_weights: bool = option(default=True, convert=boolean)
     scale_attn_by_inverse_layer_idx: bool = option(default=False, convert=boolean)
     tie_word_embeddings: bool = option(default=True, convert=boolean)
 
-    # another head, and the precision of attention scores; `n_ctx` is a copy of `n_positions`
-    neutral = frozenset(
-        [
-            *("n_ctx", "reorder_and_upcast_attn", "summary_type", "summary_use_proj"),
-            *("summary_activation", "summary_proj_to_labels", "summary_first_dropout"),
-        ]
+    neutral: ClassVar[Reasons] = FrozenDict(
+        {
+            "a copy of `n_positions`": ("n_ctx",),
+            "options of tokenizers": ("n_special", "predict_special_tokens"),
+            "the precision of attention scores": ("reorder_and_upcast_attn",),
+            "options of another head": (
+                *("summary_type", "summary_use_proj", "summary_activation"),
+                *("summary_proj_to_labels", "summary_first_dropout"),
+            ),
+        }
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.n_embd % self.n_head:
-            raise ValueError(
-                f"GPT2Config: n_head: expected a divisor of n_embd={self.n_embd}, received "
-                f"{self.n_head}."
-            )
+        check_heads(self, "n_head", "n_embd")
 
     @property
     def head_size(self) -> int:

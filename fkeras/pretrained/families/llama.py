@@ -8,21 +8,24 @@ from typing import Any, ClassVar, TypeVar
 
 from fkeras import layers
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
-from fkeras.engine.config.converters import boolean, choice, integer, real
+from fkeras.engine.config.converters import boolean, choice, integer, real, several
 from fkeras.masks import Causal, Window
 from fkeras.pretrained.blocks import rope
+from fkeras.pretrained.blocks.activation import activation_name
 from fkeras.pretrained.blocks.projections import from_heads, gated_mlp, to_heads
 from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.files.gguf import value
 from fkeras.pretrained.files.gguf_keys import decoder_keys
 from fkeras.pretrained.tables.config import optional_positive, positive
-from fkeras.pretrained.tables.decoder_config import FULL, SLIDING, DecoderConfig
+from fkeras.pretrained.tables.decoder_config import SLIDING, DecoderConfig
 from fkeras.pretrained.tables.decoder_rows import gguf_rows, outer_rows, self_attention_rows
 from fkeras.pretrained.tables.family import Family, GGUFTable
+from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import HeadsIn, Row, in_blocks
 from fkeras.pretrained.tables.rows import dense_rows, fused_attention_rows, fused_mlp_rows
 from fkeras.saving.weights.weight_source import Stored
 
+_rotating = several(integer(minimum=0, maximum=1), "a list of 0 and 1", least=0, optional=True)
 _TYPES = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "phi3")
 
 
@@ -43,7 +46,6 @@ class LlamaConfig(DecoderConfig):
         no_rope_layers: 1 for each block with rotary positions and 0 for each block without, in
             SmolLM 3; None to derive the list from `no_rope_layer_interval`.
         no_rope_layer_interval: n, where every n-th block has no rotary positions, in SmolLM 3.
-        pretraining_tp: only 1 is supported.
 
     Example:
         >>> import fkeras as fk
@@ -55,16 +57,27 @@ class LlamaConfig(DecoderConfig):
     """
 
     model_type: str = option(default="llama", convert=choice(*_TYPES), kw_only=True)
-    hidden_act: str = option(default="silu", convert=choice("silu", "gelu", "relu"))
+    hidden_act: str = option(default="silu", convert=activation_name)
     original_max_position_embeddings: int | None = option(default=None, convert=optional_positive)
     partial_rotary_factor: float = option(default=1.0, convert=real(above=0, maximum=1))
     mlp_bias: bool = option(default=False, convert=boolean)
     use_sliding_window: bool = option(default=False, convert=boolean)
     max_window_layers: int = option(default=28, convert=integer(minimum=0))
-    no_rope_layers: tuple[int, ...] | None = option(default=None)
+    no_rope_layers: tuple[int, ...] | None = option(default=None, convert=_rotating)
     no_rope_layer_interval: int = option(default=4, convert=positive)
-    pretraining_tp: int = option(default=1, convert=integer(minimum=1, maximum=1))
 
+    absent: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {kind: ("partial_rotary_factor",) for kind in _TYPES if kind != "phi3"}
+    )
+    neutral: ClassVar[Reasons] = FrozenDict(
+        {
+            "slices of the pretraining; transformers computes whole products": ("pretraining_tp",),
+            "a copy of `max_position_embeddings` in the first files": ("max_sequence_length",),
+            "notes of the training; transformers does not read the keys": (
+                *("is_llama_config", "full_attn_mod", "interpolate_factor"),
+            ),
+        }
+    )
     aliases: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
         {"rope_parameters": ("rope_theta", "rope_scaling", "partial_rotary_factor")}
     )
@@ -119,17 +132,18 @@ class LlamaConfig(DecoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, values, items in (
-            ("layer_types", self.layer_types, (SLIDING, FULL)),
-            ("no_rope_layers", self.no_rope_layers, (0, 1)),
-        ):
-            if values is not None and (
-                len(values) < self.num_hidden_layers or any(value not in items for value in values)
-            ):
-                raise ValueError(
-                    f"LlamaConfig: {name}: expected {items[0]!r} or {items[1]!r} for each of "
-                    f"{self.num_hidden_layers} blocks, received {str(values)[:80]}. Correct config.json."
-                )
+        if self.no_rope_layers is not None and len(self.no_rope_layers) < self.num_hidden_layers:
+            raise ValueError(
+                f"{type(self).__name__}: no_rope_layers: expected 0 or 1 for each of "
+                f"{self.num_hidden_layers} blocks, received {len(self.no_rope_layers)} numbers. Correct "
+                "config.json."
+            )
+        self.scaling()
+
+    def scaling(self) -> layers.rotary.Scaling | None:
+        """Returns the scaling of the rotary frequencies."""
+        original = self.original_max_position_embeddings
+        return rope.scaling_of(self.rope_scaling, self.max_position_embeddings, original)
 
     @property
     def output_bias(self) -> bool:
@@ -160,6 +174,9 @@ class LlamaConfig(DecoderConfig):
         """Returns the window of a block; None for full attention."""
         if self.model_type in ("llama", "mistral", "phi3"):
             return self.sliding_window if self.model_type != "llama" else None
+        if self.model_type == "smollm3" and self.layer_types is not None:
+            # `use_sliding_window` chooses the types only where the file has none
+            return self.sliding_window if self.layer_types[block] == SLIDING else None
         if not self.use_sliding_window:
             return None
         if self.layer_types is not None:
@@ -234,11 +251,7 @@ def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTens
         query, key = layers.RotaryEmbedding(
             max_wavelength=config.rope_theta,
             partial=config.partial_rotary_factor,
-            scaling=rope.scaling_of(
-                config.rope_scaling,
-                config.max_position_embeddings,
-                config.original_max_position_embeddings,
-            ),
+            scaling=config.scaling(),
             name="rotary",
         )([query, key], positions)
     window = config.window(i)

@@ -8,15 +8,16 @@ from typing import Any, ClassVar
 
 from fkeras import layers
 from fkeras.engine import FrozenDict, KerasTensor, Model, option
-from fkeras.engine.config.converters import boolean, choice, integer, real, several
+from fkeras.engine.config.converters import boolean, choice, integer, several
 from fkeras.pretrained.blocks.projections import gated_mlp
 from fkeras.pretrained.families import llama
 from fkeras.pretrained.families.llama import LlamaConfig
 from fkeras.pretrained.files.gguf import value
 from fkeras.pretrained.files.gguf_keys import decoder_keys
-from fkeras.pretrained.tables.config import positive
+from fkeras.pretrained.tables.config import epsilon, positive
 from fkeras.pretrained.tables.decoder_rows import gguf_rows, outer_rows
 from fkeras.pretrained.tables.family import Family, GGUFTable
+from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Row, Stack, Transpose, in_blocks
 from fkeras.pretrained.tables.rows import dense_rows
 from fkeras.saving.weights.weight_source import Stored
@@ -74,6 +75,10 @@ class MixtralConfig(LlamaConfig):
     model_type: str = option(
         default="mixtral", convert=choice("mixtral", "qwen2_moe", "qwen3_moe"), kw_only=True
     )
+    hidden_act: str = option(
+        default="silu",
+        convert=choice("silu", "gelu", "relu", hint="Experts have no other activation."),
+    )
     num_local_experts: int = option(default=8, convert=_experts)
     num_experts_per_tok: int = option(default=2, convert=positive)
     norm_topk_prob: bool = option(default=False, convert=boolean)
@@ -82,7 +87,7 @@ class MixtralConfig(LlamaConfig):
     decoder_sparse_step: int = option(default=1, convert=positive)
     mlp_only_layers: tuple[int, ...] = option(default=(), convert=_blocks)
     output_router_logits: bool = option(default=False, convert=boolean)
-    router_aux_loss_coef: float = option(default=0.001, convert=real(minimum=0))
+    router_aux_loss_coef: float = option(default=0.001, convert=epsilon)
 
     aliases: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
         {
@@ -128,8 +133,16 @@ class MixtralConfig(LlamaConfig):
             },
         }
     )
-    # noise of the router in training
-    neutral = frozenset({"router_jitter_noise"})
+    absent: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {
+            "mixtral": ("partial_rotary_factor",),
+            "qwen2_moe": ("partial_rotary_factor",),
+            "qwen3_moe": ("partial_rotary_factor", "layer_types"),
+        }
+    )
+    neutral: ClassVar[Reasons] = FrozenDict(
+        {"noise of the router in training": ("router_jitter_noise",)}
+    )
 
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from fkeras import layers, ops
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, choice, real, several
+from fkeras.engine.config.converters import boolean, choice
 from fkeras.engine.config.field_types import Integer, OptionalReal, Real
 from fkeras.masks import Window
 from fkeras.pretrained.blocks.activation import activate, activation_name
@@ -20,8 +20,17 @@ from fkeras.pretrained.blocks.projections import gated_mlp
 from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.blocks.sentences import MODULES, POOLING, sentence
 from fkeras.pretrained.families.bert import TextEncoderConfig
-from fkeras.pretrained.tables.config import count, positive
+from fkeras.pretrained.tables.config import (
+    block_types,
+    check_heads,
+    count,
+    epsilon,
+    factor,
+    optional_factor,
+    positive,
+)
 from fkeras.pretrained.tables.family import Family
+from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import HeadsIn, Row, in_blocks
 from fkeras.pretrained.tables.rows import (
     dense_rows,
@@ -32,8 +41,6 @@ from fkeras.pretrained.tables.rows import (
 )
 
 _FULL, _SLIDING = "full_attention", "sliding_attention"
-
-_layer_types = several(choice(_FULL, _SLIDING), f"a list of {_FULL!r} and {_SLIDING!r}", least=0)
 
 
 class ModernBertConfig(TextEncoderConfig):
@@ -50,7 +57,7 @@ class ModernBertConfig(TextEncoderConfig):
         classifier_activation: activation of the heads.
         classifier_pooling: "cls" to classify the hidden state of the first token, "mean" to classify the
             mean of all hidden states.
-        layer_types: "full_attention" or "sliding_attention" for each block; empty to derive the types
+        layer_types: "full_attention" or "sliding_attention" for each block; None to derive the types
             from `global_attn_every_n_layers`.
         local_attention: window of sliding attention, in tokens.
         global_rope_theta: base of the rotary frequencies in blocks with full attention.
@@ -71,7 +78,7 @@ class ModernBertConfig(TextEncoderConfig):
     num_hidden_layers: Integer = option(default=22, convert=count)
     num_attention_heads: Integer = option(default=12, convert=positive)
     hidden_activation: str = option(default="gelu", convert=activation_name)
-    norm_eps: Real = option(default=1e-5, convert=real(minimum=0))
+    norm_eps: Real = option(default=1e-5, convert=epsilon)
     norm_bias: bool = option(default=False, convert=boolean)
     attention_bias: bool = option(default=False, convert=boolean)
     mlp_bias: bool = option(default=False, convert=boolean)
@@ -81,17 +88,23 @@ class ModernBertConfig(TextEncoderConfig):
     classifier_pooling: str = option(default="cls", convert=choice("cls", "mean"))
     local_attention: Integer = option(default=128, convert=positive)
     global_attn_every_n_layers: Integer = option(default=3, convert=positive)
-    layer_types: tuple[str, ...] = option(default=(), convert=_layer_types)
-    global_rope_theta: Real = option(default=160000.0, convert=real(above=0))
-    local_rope_theta: OptionalReal = option(default=10000.0, convert=real(above=0, optional=True))
+    layer_types: tuple[str, ...] | None = option(default=None, convert=block_types(_FULL, _SLIDING))
+    global_rope_theta: Real = option(default=160000.0, convert=factor)
+    local_rope_theta: OptionalReal = option(default=10000.0, convert=optional_factor)
 
-    neutral: ClassVar[frozenset[str]] = TextEncoderConfig.neutral | frozenset(
-        [
-            *("cls_token_id", "deterministic_flash_attn", "embedding_dropout"),
-            *("initializer_cutoff_factor", "layer_norm_eps", "max_position_embeddings"),
-            *("mlp_dropout", "position_embedding_type", "reference_compile"),
-            *("repad_logits_with_grad", "sparse_pred_ignore_index", "sparse_prediction"),
-        ]
+    neutral: ClassVar[Reasons] = FrozenDict(
+        {
+            "token ids": ("cls_token_id",),
+            "how transformers computes attention and losses": (
+                *("deterministic_flash_attn", "reference_compile", "repad_logits_with_grad"),
+                *("sparse_pred_ignore_index", "sparse_prediction"),
+            ),
+            "initial values, and dropout in training": (
+                *("initializer_cutoff_factor", "embedding_dropout", "mlp_dropout"),
+            ),
+            "transformers reads `norm_eps` instead": ("layer_norm_eps",),
+            "positions are rotary": ("max_position_embeddings", "position_embedding_type"),
+        }
     )
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
         {"masked": ("decoder.bias", "decoder.weight"), "classifier": ("classifier.weight",)}
@@ -113,18 +126,21 @@ class ModernBertConfig(TextEncoderConfig):
                 )
             if "rope_theta" in rope:
                 fields[key] = rope["rope_theta"]
-        fields["layer_types"] = fields.get("layer_types") or ()
         return fields
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_heads(self, "num_attention_heads", "hidden_size")
+        if self.layer_types and len(self.layer_types) != self.num_hidden_layers:
+            raise ValueError(
+                f"ModernBertConfig: layer_types: expected one type for each of {self.num_hidden_layers} "
+                f"blocks, received {len(self.layer_types)}. Correct config.json."
+            )
 
     def slides(self, i: int) -> bool:
         """Returns whether block `i` has sliding attention."""
         if not self.layer_types:
             return i % self.global_attn_every_n_layers != 0
-        if len(self.layer_types) != self.num_hidden_layers:
-            raise ValueError(
-                f"layer_types: expected one type for each of {self.num_hidden_layers} blocks, received "
-                f"{len(self.layer_types)}. Correct config.json."
-            )
         return self.layer_types[i] == _SLIDING
 
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from fkeras import layers
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, choice, integer, real, text
+from fkeras.engine.config.converters import boolean, choice, either, integer, text
 from fkeras.masks import Causal
 from fkeras.pretrained.blocks.activation import ACTIVATIONS
 from fkeras.pretrained.blocks.encoder_blocks import attention
 from fkeras.pretrained.blocks.projections import gated_mlp, mlp
 from fkeras.pretrained.blocks.repeated import repeated
-from fkeras.pretrained.tables.config import Config, count, positive
+from fkeras.pretrained.tables.config import Config, count, factor, positive
 from fkeras.pretrained.tables.family import Family
+from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Row, in_blocks
 from fkeras.pretrained.tables.rows import attention_rows, dense_rows, logit_row
+
+_optional_boolean = either(boolean, optional=True)
 
 
 class T5Config(Config):
@@ -61,14 +64,16 @@ class T5Config(Config):
     relative_attention_max_distance: int = option(
         default=128, convert=integer(minimum=1, maximum=1 << 20)
     )
-    layer_norm_epsilon: float = option(default=1e-6, convert=real(above=0))
+    layer_norm_epsilon: float = option(default=1e-6, convert=factor)
     feed_forward_proj: str = option(default="relu", convert=text())
     tie_word_embeddings: bool = option(default=True, convert=boolean)
-    scale_decoder_outputs: bool | None = option(default=None)
+    scale_decoder_outputs: bool | None = option(default=None, convert=_optional_boolean)
 
-    # copies of parts of `feed_forward_proj`, the sequence length of pretraining, dropout of a classifier
-    neutral = frozenset(
-        ["dense_act_fn", "is_gated_act", "n_positions", "output_past", "classifier_dropout"]
+    neutral: ClassVar[Reasons] = FrozenDict(
+        {
+            "copies of parts of `feed_forward_proj`": ("dense_act_fn", "is_gated_act"),
+            "the sequence length of pretraining": ("n_positions",),
+        }
     )
 
     @classmethod
@@ -95,11 +100,6 @@ class T5Config(Config):
             raise ValueError(
                 "T5Config: relative_attention_num_buckets: expected an even number whose half is less than "
                 f"relative_attention_max_distance={distance}, received {buckets}."
-            )
-        if self.scale_decoder_outputs not in (None, True, False):
-            raise ValueError(
-                "T5Config: scale_decoder_outputs: expected true, false or null, received "
-                f"{str(self.scale_decoder_outputs)[:80]!r}."
             )
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine import Model, suggest
+from fkeras.engine import Model
 from fkeras.pretrained.families import (
     bert,
     clip,
@@ -71,8 +71,7 @@ def family_of(mapping: Mapping[str, Any]) -> Family:
     if not isinstance(model_type, str) or model_type not in types:
         raise ValueError(
             f"expected a model_type among {', '.join(sorted(types))}, received "
-            f"{str(model_type)[:80]!r}.{suggest(str(model_type), types)} Other architectures are not "
-            "supported."
+            f"{str(model_type)[:80]!r}. Other architectures are not supported."
         )
     family = types[model_type]
     classes = mapping.get("architectures")
@@ -100,8 +99,7 @@ def family_of_gguf(metadata: Mapping[str, Any]) -> Family:
     if not isinstance(architecture, str) or architecture not in tables:
         raise ValueError(
             f"expected a general.architecture among {', '.join(sorted(tables))}, received "
-            f"{str(architecture)[:80]!r}.{suggest(str(architecture), tables)} Other architectures are "
-            "not supported."
+            f"{str(architecture)[:80]!r}. Other architectures are not supported."
         )
     return tables[architecture]
 

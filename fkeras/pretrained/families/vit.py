@@ -14,15 +14,24 @@ from typing import Any, ClassVar, cast
 
 from fkeras import layers, ops
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, integer, real, sizes
+from fkeras.engine.config.converters import boolean, integer, sizes
 from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, Sizes
 from fkeras.pretrained.blocks.activation import activate, activation_name
 from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, norm, pre_norm_blocks
 from fkeras.pretrained.blocks.encoder_config import EncoderConfig, with_parts
 from fkeras.pretrained.blocks.projections import mlp
 from fkeras.pretrained.features.images import ImageProcessor
-from fkeras.pretrained.tables.config import count, optional_positive, positive
+from fkeras.pretrained.tables.config import (
+    check_heads,
+    count,
+    epsilon,
+    factor,
+    number,
+    optional_positive,
+    positive,
+)
 from fkeras.pretrained.tables.family import PREPROCESSOR, Family
+from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Convolution, HeadsIn, Reshape, Row, in_blocks
 from fkeras.pretrained.tables.rows import (
     attention_rows,
@@ -32,6 +41,9 @@ from fkeras.pretrained.tables.rows import (
     norm_rows,
     pre_norm_rows,
 )
+
+# pixels; bounds the table of position embeddings
+_LARGEST_SIDE = 1 << 15
 
 
 class VisionConfig(EncoderConfig):
@@ -45,14 +57,25 @@ class VisionConfig(EncoderConfig):
         qkv_bias: whether the projections to queries, keys and values have biases.
     """
 
-    hidden_size: Integer = option(default=768, convert=integer(minimum=1), kw_only=True)
+    hidden_size: Integer = option(default=768, convert=positive, kw_only=True)
     num_hidden_layers: Integer = option(default=12, convert=count, kw_only=True)
-    num_attention_heads: Integer = option(default=12, convert=integer(minimum=1), kw_only=True)
-    num_channels: Integer = option(default=3, convert=integer(minimum=1), kw_only=True)
+    num_attention_heads: Integer = option(default=12, convert=positive, kw_only=True)
+    num_channels: Integer = option(default=3, convert=positive, kw_only=True)
     image_size: Sizes = option(default=224, convert=sizes(2), kw_only=True)
     patch_size: Sizes = option(default=16, convert=sizes(2), kw_only=True)
     hidden_act: str = option(default="gelu", convert=activation_name, kw_only=True)
-    layer_norm_eps: Real = option(default=1e-6, convert=real(minimum=0), kw_only=True)
+    layer_norm_eps: Real = option(default=1e-6, convert=epsilon, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_heads(self, "num_attention_heads", "hidden_size")
+        for name in ("image_size", "patch_size"):
+            value = cast(tuple[int, int], getattr(self, name))
+            if max(value) > _LARGEST_SIDE:
+                raise ValueError(
+                    f"{type(self).__name__}: {name}: expected at most {_LARGEST_SIDE}, received "
+                    f"{str(value)[:80]}. Correct config.json."
+                )
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -85,12 +108,12 @@ class ViTConfig(VisionConfig):
     """
 
     intermediate_size: Integer = option(default=3072, convert=positive)
-    layer_norm_eps: Real = option(default=1e-12, convert=real(minimum=0), kw_only=True)
+    layer_norm_eps: Real = option(default=1e-12, convert=epsilon, kw_only=True)
     qkv_bias: bool = option(default=True, convert=boolean)
     pooler_output_size: OptionalInteger = option(default=None, convert=optional_positive)
     pooler_act: str = option(default="tanh", convert=activation_name)
 
-    neutral: ClassVar[frozenset[str]] = frozenset(["encoder_stride"])
+    neutral: ClassVar[Reasons] = FrozenDict({"an option of another head": ("encoder_stride",)})
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
         {"pooler": ("pooler.dense.weight",), "classifier": ("classifier.weight",)}
     )
@@ -113,17 +136,26 @@ class Dinov2Config(VisionConfig):
         2048
     """
 
-    mlp_ratio: Real = option(default=4, convert=real(above=0))
+    mlp_ratio: Real = option(default=4, convert=factor)
     qkv_bias: bool = option(default=True, convert=boolean)
-    layerscale_value: Real = option(default=1.0, convert=real())
+    layerscale_value: Real = option(default=1.0, convert=number)
     use_swiglu_ffn: bool = option(default=False, convert=boolean)
-    num_register_tokens: Integer = option(default=0, convert=integer(minimum=0))
+    num_register_tokens: Integer = option(
+        default=0, convert=integer(minimum=0, maximum=_LARGEST_SIDE)
+    )
 
-    neutral: ClassVar[frozenset[str]] = frozenset(
-        [
-            *("apply_layernorm", "drop_path_rate", "out_features", "out_indices"),
-            *("reshape_hidden_states", "stage_names", "use_mask_token"),
-        ]
+    neutral: ClassVar[Reasons] = FrozenDict(
+        {
+            "options of backbones": (
+                *("apply_layernorm", "out_features", "out_indices"),
+                *("reshape_hidden_states", "stage_names"),
+            ),
+            "regularization in training": ("drop_path_rate",),
+            "the tensors have the mask token": ("use_mask_token",),
+        }
+    )
+    absent: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {"dinov2": ("num_register_tokens",)}
     )
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
         {"mask_token": ("embeddings.mask_token",), "classifier": ("classifier.weight",)}
@@ -149,7 +181,9 @@ class Dinov2RegistersConfig(Dinov2Config):
         4
     """
 
-    num_register_tokens: Integer = option(default=4, convert=integer(minimum=0))
+    num_register_tokens: Integer = option(
+        default=4, convert=integer(minimum=0, maximum=_LARGEST_SIDE)
+    )
 
 
 class SiglipVisionConfig(VisionConfig):
@@ -168,7 +202,7 @@ class SiglipVisionConfig(VisionConfig):
     intermediate_size: Integer = option(default=3072, convert=positive)
     hidden_act: str = option(default="gelu_pytorch_tanh", convert=activation_name, kw_only=True)
 
-    neutral: ClassVar[frozenset[str]] = frozenset(["vision_use_head"])
+    neutral: ClassVar[Reasons] = FrozenDict({"the tensors have the head": ("vision_use_head",)})
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict({"head": ("head.probe",)})
 
 

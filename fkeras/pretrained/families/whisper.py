@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fkeras import layers, ops
-from fkeras.engine import Input, Model, option
-from fkeras.engine.config.converters import boolean, integer, several
+from fkeras.engine import FrozenDict, Input, Model, option
+from fkeras.engine.config.converters import boolean, several
 from fkeras.engine.config.field_types import Integer
 from fkeras.engine.messages.errors import describe_value
 from fkeras.masks import Causal
@@ -21,8 +21,9 @@ from fkeras.pretrained.blocks.encoder_blocks import add, attention, norm, pre_no
 from fkeras.pretrained.blocks.projections import mlp
 from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.features.sounds import SoundProcessor
-from fkeras.pretrained.tables.config import Config, count, positive
+from fkeras.pretrained.tables.config import Config, check_heads, count, positive, token_id
 from fkeras.pretrained.tables.family import PREPROCESSOR, Family
+from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Convolution, Row, in_blocks
 from fkeras.pretrained.tables.rows import (
     attention_rows,
@@ -34,7 +35,7 @@ from fkeras.pretrained.tables.rows import (
 
 _GENERATION = "generation_config.json"
 _EPSILON = 1e-5
-_ids = several(integer(minimum=0), "a list of token ids", least=0, optional=True)
+_ids = several(token_id, "a list of token ids", least=0, optional=True)
 
 
 class WhisperConfig(Config):
@@ -76,15 +77,24 @@ class WhisperConfig(Config):
     suppress_tokens: tuple[int, ...] | None = option(default=None, convert=_ids)
     begin_suppress_tokens: tuple[int, ...] | None = option(default=None, convert=_ids)
 
-    neutral: ClassVar[frozenset[str]] = frozenset(
-        [
-            *("apply_spec_augment", "classifier_proj_size", "decoder_layerdrop"),
-            *("encoder_layerdrop", "forced_decoder_ids", "init_std", "mask_feature_length"),
-            *("mask_feature_min_masks", "mask_feature_prob", "mask_time_length"),
-            *("mask_time_min_masks", "mask_time_prob", "median_filter_width", "num_hidden_layers"),
-            *("scale_embedding", "use_weighted_layer_sum"),
-        ]
+    neutral: ClassVar[Reasons] = FrozenDict(
+        {
+            "augmentation, regularization and initial values": (
+                *("apply_spec_augment", "decoder_layerdrop", "encoder_layerdrop", "init_std"),
+                *("mask_feature_length", "mask_feature_min_masks", "mask_feature_prob"),
+                *("mask_time_length", "mask_time_min_masks", "mask_time_prob"),
+            ),
+            "options of another head": ("classifier_proj_size", "use_weighted_layer_sum"),
+            "options of generation": ("forced_decoder_ids", "median_filter_width"),
+            "a copy of `encoder_layers`": ("num_hidden_layers",),
+            "transformers does not read the key": ("scale_embedding",),
+        }
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for part in ("encoder", "decoder"):
+            check_heads(self, f"{part}_attention_heads", "d_model")
 
     @property
     def never(self) -> tuple[int, ...]:

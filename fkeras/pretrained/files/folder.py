@@ -19,6 +19,7 @@ from fkeras.saving.weights.weight_source import Stored
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+_POINTER = b"version https://git-lfs"
 # a plain file name: no separator, drive or NUL, so that an index cannot name files elsewhere
 _SHARD = re.compile(r"[^/\\:\0]{1,200}\.safetensors")
 
@@ -50,6 +51,7 @@ def read_folder(folder: str, limits: Limits) -> Checkpoint:
     if not os.path.isdir(folder):
         folder, name = _parts(folder)
         names = [name]
+    _check_config(folder)
     mapping = read_json(os.path.join(folder, CONFIG), limits)
     name = next((n for n in names if os.path.exists(os.path.join(folder, n))), None)
     if name is None:
@@ -73,6 +75,12 @@ def read_folder(folder: str, limits: Limits) -> Checkpoint:
                 "Download the missing file.",
                 file=os.path.join(folder, name),
             )
+        with open_regular(path) as file:
+            if file.read(len(_POINTER)) == _POINTER:
+                raise FileError(
+                    "expected the weights, received a pointer of git-lfs. Run `git lfs pull` in the folder.",
+                    file=path,
+                )
         table = read_table(path, limits)
         if listed is not None and table.arrays.keys() != set(listed):
             wrong = next(iter(table.arrays.keys() ^ set(listed)))
@@ -85,6 +93,21 @@ def read_folder(folder: str, limits: Limits) -> Checkpoint:
         dtypes = {key: table.dtypes[key] for key in table.arrays}
         files.append(FileLayout(shard, FrozenDict(dtypes), FrozenDict(table.metadata)))
     return Checkpoint(folder, mapping, tensors, Layout(tuple(files), index))
+
+
+def _check_config(folder: str) -> None:
+    """Raises an error for a folder without `config.json`."""
+    if os.path.exists(os.path.join(folder, CONFIG)):
+        return
+    if os.path.exists(os.path.join(folder, "adapter_config.json")):
+        raise FileNotFoundError(
+            f"{folder}: expected a folder with {CONFIG}, received an adapter of PEFT. Load the model that the "
+            "adapter changes, then write fk.pretrained.load_adapter(folder, model, config)."
+        )
+    raise FileNotFoundError(
+        f"{folder}: expected a folder with {CONFIG} and {WEIGHTS}, or shards with {INDEX}; found no {CONFIG}. "
+        "Pass the folder that huggingface_hub.snapshot_download(name) returns."
+    )
 
 
 def _parts(path: str) -> tuple[str, str]:

@@ -121,8 +121,8 @@ def _tensor(
     if encoding is None:
         known = ", ".join(encoding.name for encoding in gguf_blocks.ENCODINGS.values())
         raise reader.error(
-            f"{name[:80]!r} has the encoding {kind}, which is not supported: {known}. Convert the model "
-            "to one of these."
+            f"{name[:80]!r} has the encoding {gguf_blocks.UNSUPPORTED.get(kind, kind)}: expected one of "
+            f"{known}. Convert the model to one of these."
         )
     # Python integers: a product in int64 could overflow to a small number
     count = math.prod(shape)

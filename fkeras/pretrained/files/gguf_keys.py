@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from fkeras.engine import FrozenDict
 from fkeras.pretrained.files.gguf import value
 from fkeras.saving.weights.weight_source import Stored
 
@@ -29,6 +30,77 @@ _LLAMA3 = (
     ("high_freq_factor", 4.0),
     ("original_max_position_embeddings", 8192),
 )
+# keys of an architecture that llama.cpp does not read, or that do not change numbers
+_INERT = FrozenDict(
+    {
+        "the order of channels of the converted checkpoint": ("tensor_data_layout",),
+        "whether the checkpoint was trained with its scaling": ("rope.scaling.finetuned",),
+        "decoders have RMS normalizations": ("attention.layer_norm_epsilon",),
+    }
+)
+# keys that `decoder_keys` does not read, with the values that change nothing
+_WITHOUT_EFFECT = FrozenDict(
+    {
+        "attention.causal": (True,),
+        **dict.fromkeys(("attention.scale", "attention.clamp_kqv"), (0.0,)),
+        **dict.fromkeys(("attention.max_alibi_bias", "rope.scaling.alpha"), (0.0,)),
+        **dict.fromkeys(("logit_scale", "embedding_scale", "residual_scale"), (0.0, 1.0)),
+        **dict.fromkeys(("rope.scaling.attn_factor", "rope.scaling.factor"), (0.0, 1.0)),
+        **dict.fromkeys(("expert_weights_scale", "rope.scaling.yarn_attn_factor"), (0.0, 1.0)),
+        **dict.fromkeys(("expert_count", "expert_used_count", "expert_shared_count"), (0,)),
+        **dict.fromkeys(("leading_dense_block_count", "expert_group_count"), (0,)),
+        **dict.fromkeys(("pooling_type", "nextn_predict_layers"), (0,)),
+        "use_parallel_residual": (False,),
+        # tensors of factors take precedence
+        "rope.scaling.type": ("none", "longrope"),
+        # softmax
+        "expert_gating_func": (0, 1),
+    }
+)
+
+
+class ReadKeys(Mapping[str, Any]):
+    """The keys and values of a file, with a record of the keys that were read.
+
+    Attributes:
+        read: the keys that were read.
+
+    Example:
+        >>> keys = ReadKeys({"llama.block_count": 3, "llama.logit_scale": 2.0})
+        >>> keys["llama.block_count"], keys.unknown("llama", {})
+        (3, {'llama.logit_scale': 2.0})
+    """
+
+    def __init__(self, metadata: Mapping[str, Any]):
+        self.metadata, self.read = metadata, set()
+
+    def __getitem__(self, key: str) -> Any:
+        self.read.add(key)
+        return self.metadata[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.metadata)
+
+    def __len__(self) -> int:
+        return len(self.metadata)
+
+    def unknown(self, architecture: str, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the unread keys of the architecture that may change the computation.
+
+        llama.cpp computes from no other keys: those of other namespaces name the model, the tokenizer,
+        and the programs that wrote the file.
+
+        Args:
+            sizes: keys and values that repeat sizes of tensors.
+        """
+        inert = {key for keys in _INERT.values() for key in keys}
+        unknown = {}
+        for key in self.metadata.keys() - self.read:
+            name, found = key.removeprefix(f"{architecture}."), self.metadata[key]
+            effectless = (sizes[name],) if name in sizes else _WITHOUT_EFFECT.get(name, ())
+            if name != key and name not in inert and found not in effectless:
+                unknown[key] = found
+        return dict(sorted(unknown.items()))
 
 
 def decoder_keys(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> dict[str, Any]:
@@ -88,14 +160,20 @@ def _scaling(
             "original_max_position_embeddings": original,
         }
         return {key: item for key, item in scaling.items() if item is not None}
-    kind = value(metadata, f"{prefix}.type", str, "none")
+    # llama.cpp reads a factor without a type as linear scaling, and the factor of old files
+    kind = value(metadata, f"{prefix}.type", str, "linear")
     if kind == "none":
+        return None
+    factor = value(metadata, f"{prefix}.factor", float)
+    if factor is None:
+        factor = value(metadata, f"{architecture}.rope.scale_linear", float)
+    if kind == "linear" and factor in (None, 0.0, 1.0):
         return None
     if kind not in ("linear", "yarn"):
         raise ValueError(
             f"expected the scaling of rotary positions as none, linear or yarn, received {kind[:80]!r}."
         )
-    scaling = {"rope_type": kind, "factor": value(metadata, f"{prefix}.factor", float)}
+    scaling = {"rope_type": kind, "factor": factor}
     if kind == "yarn":
         scaling |= {
             "original_max_position_embeddings": original,

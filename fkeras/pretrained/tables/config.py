@@ -3,50 +3,41 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Self
 
 from fkeras.engine import Configurable, FrozenDict, option, suggest
 from fkeras.engine.config.configurable import describe
-from fkeras.engine.config.converters import integer
+from fkeras.engine.config.converters import choice, integer, real, several
+from fkeras.engine.config.rules import Rule
+from fkeras.pretrained.tables.inert_keys import NEUTRAL, Reasons, inert_keys
 from fkeras.pretrained.tables.layout import Layout
 
 #: number of blocks or experts; bounded, since a table of names has entries for each of them
 count = integer(minimum=1, maximum=10_000)
-#: sizes
-positive, optional_positive = integer(minimum=1), integer(minimum=1, optional=True)
-
-# keys of all families that do not affect the computation: token ids of generation, names, initializers,
-# regularization in training, and arguments of the classes of transformers
-_NEUTRAL = frozenset(
-    [
-        *("architectures", "model_type", "transformers_version", "torch_dtype", "dtype"),
-        *("name_or_path", "auto_map", "bos_token_id", "eos_token_id", "pad_token_id"),
-        *("sep_token_id", "decoder_start_token_id", "unk_token_id", "forced_bos_token_id"),
-        *("forced_eos_token_id", "begin_suppress_tokens", "suppress_tokens", "initializer_range"),
-        *("initializer_factor", "use_cache", "return_dict", "output_attentions"),
-        *("output_hidden_states", "attention_dropout", "attention_probs_dropout_prob"),
-        *("hidden_dropout", "hidden_dropout_prob", "dropout", "dropout_rate", "resid_pdrop"),
-        *("embd_pdrop", "attn_pdrop", "activation_dropout", "layerdrop", "classifier_dropout"),
-        *("id2label", "label2id", "num_labels", "problem_type", "task_specific_params"),
-        *("finetuning_task", "gradient_checkpointing", "language", "tokenizer_class", "prefix"),
-        *("torchscript", "chunk_size_feed_forward", "is_encoder_decoder", "attn_implementation"),
-        *("unsloth_version", "unsloth_fixed", "bad_words_ids", "max_length", "min_length"),
-        *("temperature", "top_k", "top_p", "typical_p", "do_sample", "num_beams"),
-        *("num_beam_groups", "early_stopping", "diversity_penalty", "length_penalty"),
-        *("repetition_penalty", "encoder_no_repeat_ngram_size", "no_repeat_ngram_size"),
-        *("num_return_sequences", "remove_invalid_values", "exponential_decay_length_penalty"),
-        *("return_dict_in_generate", "output_scores", "tf_legacy_loss", "use_bfloat16"),
-    ]
-)
+#: sizes, and numbers of tokens: positions are 32-bit integers
+positive = integer(minimum=1, maximum=2**31 - 1)
+optional_positive = integer(minimum=1, maximum=2**31 - 1, optional=True)
+#: ids of tokens
+token_id = integer(minimum=0, maximum=2**31 - 1)
+# graphs compute in float32 or a smaller dtype
+_SMALLEST, _LARGEST = 1.1754943508222875e-38, 3.4028234663852886e38
+#: numbers, factors and epsilons within the range of float32
+number = real(minimum=-_LARGEST, maximum=_LARGEST)
+factor = real(minimum=_SMALLEST, maximum=_LARGEST)
+optional_factor = real(minimum=_SMALLEST, maximum=_LARGEST, optional=True)
+epsilon = real(minimum=0, maximum=_LARGEST)
+# entries of the list of blocks that an error shows
+_SHOWN = 12
 
 
 class Config(Configurable):
     """Base class of the configurations: frozen fields with the names of the keys of `config.json`.
 
     A subclass, such as `LlamaConfig`, declares the keys that affect the computation as fields. `read`
-    rejects unknown keys, unless the value is null, false or empty. Two configurations are equal if they
-    describe the same network: `source` and `layout` are not compared.
+    rejects unknown keys, unless the value is null, false or empty. A configuration also rejects fields
+    that its architecture does not have, unless the value is the default. Two configurations are equal if
+    they describe the same network: `source` and `layout` are not compared.
 
     Args:
         model_type: the key `model_type`, which names the architecture within the family. Arguments that
@@ -77,7 +68,7 @@ class Config(Configurable):
         (4096, {'model_type': 'mistral', 'hidden_size': 64})
         >>> fk.pretrained.LlamaConfig.read({"model_type": "llama", "key_multiplier": 2.0})
         Traceback (most recent call last):
-        ValueError: LlamaConfig: unknown key 'key_multiplier' with the value 2.0: it may change what the network computes. Remove the key from config.json if it has no effect.
+        ValueError: LlamaConfig: unknown key 'key_multiplier' with the value 2.0: unknown keys may change what the network computes. If they have no effect, remove them from config.json, or pass ignore_keys=['key_multiplier'] to load.
     """
 
     model_type: str = option(default="", kw_only=True)
@@ -85,12 +76,30 @@ class Config(Configurable):
     beside: FrozenDict[Any] = option(default=FrozenDict({}), kw_only=True)
     layout: Layout | None = option(default=None, kw_only=True)
 
-    #: keys of the family that do not affect the computation
-    neutral: ClassVar[frozenset[str]] = frozenset()
+    #: reasons, and keys that do not affect the computation; subclasses add the keys of their families
+    neutral: ClassVar[Reasons] = NEUTRAL
+    #: for each `model_type` the fields that transformers does not have in this architecture
+    absent: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict({})
+    #: classes of the configurations that keys hold
+    sections: ClassVar[Mapping[str, type[Config]]] = FrozenDict({})
     #: for each `model_type` the default values that differ from those of the fields
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = FrozenDict({})
     #: keys that `canonical` converts to fields; `write` removes a key if one of its fields has changed
     aliases: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict({})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        defaults = self.defaults.get(self.model_type, {})
+        for field in dataclasses.fields(self):
+            if field.name not in self.absent.get(self.model_type, ()):
+                continue
+            default, value = defaults.get(field.name, field.default), getattr(self, field.name)
+            if value != default:
+                raise ValueError(
+                    f"{type(self).__name__}: {field.name}: expected {default!r}, since transformers ignores the "
+                    f"key in models of type {self.model_type!r}, received {str(value)[:80]!r}. Remove the key "
+                    f"from config.json, or pass ignore_keys=[{field.name!r}] to load."
+                )
 
     def _values(self) -> tuple:
         values = [getattr(self, field.name) for field in _own_fields(type(self))]
@@ -112,29 +121,45 @@ class Config(Configurable):
         return mapping
 
     @classmethod
-    def read(cls, mapping: Mapping[str, Any], beside: Mapping[str, Any] = FrozenDict({})) -> Self:
+    def read(
+        cls,
+        mapping: Mapping[str, Any],
+        beside: Mapping[str, Any] = FrozenDict({}),
+        ignore_keys: Collection[str] = (),
+    ) -> Self:
         """Returns the configuration that a `config.json` describes.
 
         Args:
             mapping: the parsed file.
             beside: the parsed JSON of other files in the folder, by name.
+            ignore_keys: keys that are read as if the file did not have them; a key within another is
+                "text_config.hidden_act". `write` omits these keys.
 
         Raises:
-            ValueError: for an unknown key, a missing key, or a value out of range.
+            ValueError: for unknown keys, a missing key, or a value out of range.
         """
-        names = {field.name for field in _own_fields(cls)}
-        canonical = cls.canonical(mapping)
-        for key, value in canonical.items():
-            known = key in names or key in _NEUTRAL or key in cls.neutral or key in cls.aliases
-            is_set = value is not None and value is not False and value not in ({}, [], ())
-            if is_set and not known and not key.startswith("_"):
-                raise ValueError(
-                    f"{cls.__name__}: unknown key {key[:80]!r} with the value {str(value)[:80]}: it may "
-                    f"change what the network computes.{suggest(key, names)} Remove the key from "
-                    "config.json if it has no effect."
-                )
+        mapping = _without(mapping, (ignore_keys,) if isinstance(ignore_keys, str) else ignore_keys)
+        reject_keys(
+            cls.__name__, cls._unknown(mapping), "config.json", [f.name for f in _own_fields(cls)]
+        )
+        canonical, names = cls.canonical(mapping), {field.name for field in _own_fields(cls)}
         fields = {key: value for key, value in canonical.items() if key in names}
         return cls(**fields, source=FrozenDict(mapping), beside=FrozenDict(beside))
+
+    @classmethod
+    def _unknown(cls, mapping: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns unknown keys that are set, with their values."""
+        fields = [field.name for field in _own_fields(cls)]
+        known = {*fields, *cls.aliases, *cls.sections, *inert_keys(cls)}
+        unknown = {}
+        for key, value in mapping.items():
+            if key in cls.sections and isinstance(value, Mapping):
+                inner = cls.sections[key]._unknown(value)
+                unknown |= {f"{key}.{name}": item for name, item in inner.items()}
+            is_set = value is not None and value is not False and value not in ({}, [], ())
+            if is_set and key not in known and not key.startswith("_"):
+                unknown[key] = value
+        return unknown
 
     def write(self) -> dict[str, Any]:
         """Returns the mapping for `config.json`: `source`, updated with the fields that changed."""
@@ -151,9 +176,66 @@ class Config(Configurable):
         return thaw(mapping)
 
 
+def reject_keys(
+    where: str, unknown: Mapping[str, Any], file: str, names: Collection[str] = ()
+) -> None:
+    """Raises an error that lists all unknown keys, if there are any.
+
+    Args:
+        names: names of known keys, for hints.
+    """
+    if not unknown:
+        return
+    listed = [f"{key[:80]!r} with the value {str(value)[:80]}" for key, value in unknown.items()]
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    # a key of a section resembles the name of the section
+    key = next(iter(unknown))
+    hint = suggest(key, names) if len(unknown) == 1 and "." not in key else ""
+    raise ValueError(
+        f"{where}: unknown key{'s' * (len(listed) > 1)} {', '.join(listed[:_SHOWN])}{more}: unknown keys may "
+        f"change what the network computes.{hint} If they have no effect, remove them from {file}, or pass "
+        f"ignore_keys={[name[:80] for name in unknown]} to load."
+    )
+
+
+def check_heads(config: Config, heads: str, width: str) -> None:
+    """Raises an error unless the number of heads divides the width; both are names of fields."""
+    number_of_heads, size = getattr(config, heads), getattr(config, width)
+    if size % number_of_heads:
+        raise ValueError(
+            f"{type(config).__name__}: {heads}: expected a divisor of {width}={size}, received "
+            f"{number_of_heads}. Correct config.json."
+        )
+
+
 def _own_fields(cls: type[Config]) -> list[dataclasses.Field]:
     kept = ("source", "beside", "layout")
     return [field for field in dataclasses.fields(cls) if field.name not in kept]
+
+
+def _without(mapping: Mapping[str, Any], keys: Collection[str]) -> Mapping[str, Any]:
+    """Returns a mapping without keys, such as "dropout" or "text_config.dropout"."""
+    if not keys:
+        return mapping
+    inner = [key.partition(".") for key in keys]
+    return {
+        key: _without(value, [rest for part, _, rest in inner if part == key and rest])
+        if isinstance(value, Mapping)
+        else value
+        for key, value in mapping.items()
+        if key not in keys
+    }
+
+
+def block_types(*types: str) -> Rule:
+    """Returns the converter of a list with a type for each block.
+
+    Example:
+        >>> block_types("full", "sliding")(["full"])
+        ('full',)
+    """
+    words = " and ".join(map(repr, types))
+    return several(choice(*types), f"a list of {words}", least=0, optional=True)
 
 
 def thaw(value: Any) -> Any:

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine import FrozenDict, option
-from fkeras.engine.config.converters import boolean, real
-from fkeras.pretrained.tables.config import Config, count, optional_positive, positive
+from fkeras.engine.config.converters import boolean
+from fkeras.engine.messages.errors import describe_value
+from fkeras.pretrained.tables.config import (
+    Config,
+    block_types,
+    check_heads,
+    count,
+    factor,
+    number,
+    optional_positive,
+    positive,
+)
 
 SLIDING, FULL = "sliding_attention", "full_attention"
+
+
+def _scaling(value: Any) -> Mapping[str, Any] | None:
+    """Accepts None or a mapping whose numbers are within the range of float32."""
+    if value is None:
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError(
+            f"expected a mapping with the key 'rope_type' or None, received {describe_value(value)}. "
+            "Correct config.json."
+        )
+    for key, item in value.items():
+        for entry in item if isinstance(item, list | tuple) else (item,):
+            if isinstance(entry, int | float) and not isinstance(entry, bool):
+                (factor if entry > 0 else number).check(key, entry)
+    return value
 
 
 class DecoderConfig(Config):
@@ -42,12 +69,12 @@ class DecoderConfig(Config):
     num_key_value_heads: int | None = option(default=None, convert=optional_positive)
     head_dim: int | None = option(default=None, convert=optional_positive)
     max_position_embeddings: int = option(default=2048, convert=positive)
-    rms_norm_eps: float = option(default=1e-6, convert=real(above=0))
-    rope_theta: float = option(default=10000.0, convert=real(above=0))
-    rope_scaling: FrozenDict[Any] | None = option(default=None)
+    rms_norm_eps: float = option(default=1e-6, convert=factor)
+    rope_theta: float = option(default=10000.0, convert=factor)
+    rope_scaling: FrozenDict[Any] | None = option(default=None, convert=_scaling)
     attention_bias: bool = option(default=False, convert=boolean)
     sliding_window: int | None = option(default=None, convert=optional_positive)
-    layer_types: tuple[str, ...] | None = option(default=None)
+    layer_types: tuple[str, ...] | None = option(default=None, convert=block_types(SLIDING, FULL))
     tie_word_embeddings: bool = option(default=False, convert=boolean)
 
     def __post_init__(self) -> None:
@@ -56,6 +83,14 @@ class DecoderConfig(Config):
             raise ValueError(
                 f"{type(self).__name__}: num_key_value_heads: expected a divisor of num_attention_heads="
                 f"{self.num_attention_heads}, received {self.key_heads}. Correct config.json."
+            )
+        if self.head_dim is None:
+            check_heads(self, "num_attention_heads", "hidden_size")
+        types = self.layer_types
+        if types is not None and len(types) != self.num_hidden_layers:
+            raise ValueError(
+                f"{type(self).__name__}: layer_types: expected a type for each of "
+                f"{self.num_hidden_layers} blocks, received {len(types)}. Correct config.json."
             )
 
     @property

@@ -92,7 +92,7 @@ def test_another_number_of_texts_than_of_images():
     [
         ({"text_config": 3}, "text_config"),
         ({"text_config": {"vocab_size": 0}}, "vocab_size"),
-        ({"text_config": {"rotary": True}}, "unknown key 'rotary'"),
+        ({"text_config": {"rotary": True}}, "unknown key 'text_config.rotary'"),
         ({"vision_config": None}, "not in the model|of another shape|missing"),
         ({"projection_dim": 15}, "of another shape"),
         ({"architectures": ["CLIPForImageClassification"]}, "another head"),

@@ -108,7 +108,6 @@ def test_a_changed_configuration_writes_the_changed_keys():
         ({"num_hidden_layers": 0}, "num_hidden_layers"),
         ({"num_hidden_layers": True}, "num_hidden_layers"),
         ({"num_attention_heads": 4, "num_key_value_heads": 3}, "divisor"),
-        ({"pretraining_tp": 2}, "pretraining_tp"),
         ({"attention_multiplier": 0.5}, "unknown key 'attention_multiplier'"),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
         ({"layer_types": ["full_attention"]}, "each of 32 blocks"),

@@ -143,7 +143,7 @@ def test_features_of_another_length_are_rejected(loaded):
     [
         ({"num_mel_bins": 13}, "of another shape"),
         ({"encoder_layers": 3}, "missing in the file"),
-        ({"decoder_attention_heads": 3}, "multiple of the number of heads"),
+        ({"decoder_attention_heads": 3}, "decoder_attention_heads: expected a divisor of d_model"),
         ({"activation_function": "step"}, "activation_function"),
         ({"suppress_tokens": [-1]}, "suppress_tokens"),
         ({"tie_word_embeddings": False}, "missing in the file: proj_out.weight"),

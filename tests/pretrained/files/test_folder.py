@@ -11,7 +11,7 @@ from tests.pretrained import checks, folders
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"model_type": "lama"}, "model_type among .*Did you mean 'llama'"),
+        ({"model_type": "lama"}, "model_type among .*received 'lama'. Other"),
         ({"model_type": ...}, "model_type among"),
         ({"model_type": 3}, "model_type among"),
         ({"architectures": ["MistralForSequenceClassification"]}, "another head"),
@@ -99,3 +99,25 @@ def test_limits_bound_configuration_and_tensors(tmp_path):
     for limit in ("config_bytes", "array_bytes", "objects"):
         with pytest.raises(fk.FileError, match=f"fk.Limits.{limit}="):
             fk.pretrained.load(checks.DATA / "mistral", limits=fk.Limits(**{limit: 16}))
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"adapter_config.json": "{}"}, "an adapter of PEFT.*load_adapter"),
+        ({"model.safetensors": ""}, "found no config.json.*snapshot_download"),
+    ],
+)
+def test_a_folder_without_config_says_what_it_lacks(files, words, tmp_path):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(FileNotFoundError, match=words):
+        fk.pretrained.load(tmp_path)
+
+
+def test_a_pointer_of_git_lfs_is_named(tmp_path):
+    folder = folders.copy("llama_tied", tmp_path)
+    text = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 90160\n"
+    (folder / "model.safetensors").write_text(text)
+    with pytest.raises(fk.FileError, match="a pointer of git-lfs. Run `git lfs pull`"):
+        fk.pretrained.load(folder)

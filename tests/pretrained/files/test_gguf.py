@@ -170,7 +170,7 @@ FILES = {
     "no architecture": (head(), "general.architecture"),
     "an unknown architecture": (
         head(pairs=[(b"general.architecture", text(b"lama"))]),
-        "Did you mean 'llama'",
+        "received 'lama'. Other architectures are not supported",
     ),
     "many axes": (head(tensors=1, rest=ONE + struct.pack("<I", 1 << 30)), "8 axes"),
     "an unknown encoding": (
@@ -256,3 +256,77 @@ def test_smollm2_continues_a_sentence():
     ids = loaded.tokenizer.encode("The capital of France is")
     tokens = checks.greedy_tokens(loaded.model, np.array([ids], "int32"), 3)
     assert loaded.tokenizer.decode(tokens[0]).startswith(" Paris")
+
+
+_UNKNOWN = {
+    "attention.scale": (0.5, gguf.GGUFValueType.FLOAT32),
+    "attention.causal": (False, gguf.GGUFValueType.BOOL),
+    "logit_scale": (2.0, gguf.GGUFValueType.FLOAT32),
+    "rope.scaling.yarn_attn_factor": (0.5, gguf.GGUFValueType.FLOAT32),
+    "rope.scaling.attn_factor": (0.5, gguf.GGUFValueType.FLOAT32),
+    "rope.dimension_count_swa": (4, gguf.GGUFValueType.UINT32),
+    "attention.value_length": (6, gguf.GGUFValueType.UINT32),
+    "vocab_size": (68, gguf.GGUFValueType.UINT32),
+    "invented": ("x", gguf.GGUFValueType.STRING),
+}
+_INERT = {
+    "llama.attention.causal": (True, gguf.GGUFValueType.BOOL),
+    "llama.attention.scale": (0.0, gguf.GGUFValueType.FLOAT32),
+    "llama.attention.value_length": (10, gguf.GGUFValueType.UINT32),
+    "llama.vocab_size": (67, gguf.GGUFValueType.UINT32),
+    "llama.logit_scale": (1.0, gguf.GGUFValueType.FLOAT32),
+    "llama.expert_count": (0, gguf.GGUFValueType.UINT32),
+    "llama.rope.scaling.finetuned": (True, gguf.GGUFValueType.BOOL),
+    "llama.tensor_data_layout": ("Meta AI original pth", gguf.GGUFValueType.STRING),
+    "general.quantization_version": (2, gguf.GGUFValueType.UINT32),
+    "quantize.imatrix.file": ("x.dat", gguf.GGUFValueType.STRING),
+    "mradermacher.quantize_version": ("2", gguf.GGUFValueType.STRING),
+}
+
+
+def test_unknown_keys_are_listed_and_can_be_ignored(tmp_path):
+    keys = {f"llama.{name}": pair for name, pair in _UNKNOWN.items()}
+    path = gguf_files.write("llama", tmp_path / "model.gguf", **keys, **_other(keys))
+    with pytest.raises(fk.FileError, match="unknown keys") as caught:
+        fk.pretrained.load(path)
+    names = sorted(keys)
+    assert all(f"{name!r} with the value" in str(caught.value) for name in names)
+    assert not any(f"{name!r} with" in str(caught.value) for name in _other(keys))
+    assert f"ignore_keys={names}" in str(caught.value)
+    model = fk.pretrained.load(path, ignore_keys=names).model
+    assert model == fk.pretrained.load(gguf_files.write("llama", tmp_path / "plain.gguf")).model
+
+
+def _other(keys):
+    return {name: pair for name, pair in _INERT.items() if name not in keys}
+
+
+@pytest.mark.parametrize(
+    ("keys", "factor"),
+    [
+        ({"rope.scaling.factor": 4.0}, 4.0),
+        ({"rope.scale_linear": 3.0}, 3.0),
+        ({"rope.scale_linear": 1.0}, None),
+        ({"rope.scale_linear": 3.0, "rope.scaling.factor": 2.0}, 2.0),
+    ],
+)
+def test_a_factor_without_a_type_is_linear_scaling(keys, factor):
+    embeddings = in_memory(np.zeros((67, 24), "float32"))
+    metadata = {"general.architecture": "llama", "llama.block_count": 1}
+    metadata |= {"llama.attention.head_count": 4, **{f"llama.{k}": v for k, v in keys.items()}}
+    mapping = decoder_keys(metadata, {"token_embd.weight": embeddings})
+    expected = None if factor is None else {"rope_type": "linear", "factor": factor}
+    assert mapping.get("rope_scaling") == expected
+
+
+def test_unsupported_encodings_are_refused_by_name(tmp_path):
+    blocks = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType.IQ4_XS]
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "llama")
+    data = np.zeros((1, blocks[1]), "uint8")
+    writer.add_tensor("token_embd.weight", data, raw_dtype=gguf.GGMLQuantizationType.IQ4_XS)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pytest.raises(fk.FileError, match="has the encoding IQ4_XS: expected one of F32, "):
+        fk.pretrained.load(tmp_path / "model.gguf")

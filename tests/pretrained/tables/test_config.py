@@ -5,8 +5,10 @@ import pickle
 
 import pytest
 
+import fkeras as fk
 from fkeras.engine import FrozenDict, option
 from fkeras.engine.config.converters import integer
+from fkeras.pretrained.families.table import family_of
 from fkeras.pretrained.tables.config import Config, thaw
 
 
@@ -14,7 +16,7 @@ class Small(Config):
     width: int = option(default=8, convert=integer(minimum=1))
     depth: int | None = option(default=None, convert=integer(minimum=1, optional=True))
 
-    neutral = frozenset(("mood",))
+    neutral = FrozenDict({"a reason": ("mood",)})
     defaults = FrozenDict({"wide": {"width": 64}})
     aliases = FrozenDict({"size": ("width",)})
 
@@ -78,3 +80,53 @@ def test_configurations_compare_what_they_compute():
 
 def test_frozen_values_become_json():
     assert thaw(FrozenDict({"a": (1, FrozenDict({"b": ()}))})) == {"a": [1, {"b": []}]}
+
+
+def test_all_unknown_keys_are_listed_and_can_be_ignored():
+    mapping = {"width": 3, "first": 1, "second": "x", "inner": {"third": 2, "width": 4}}
+    with pytest.raises(
+        ValueError, match="unknown keys 'first' with the value 1, 'second' with.*'inner'"
+    ):
+        Small.read(mapping)
+    with pytest.raises(ValueError, match=r"pass ignore_keys=\['second', 'inner'\] to load"):
+        Small.read(mapping, ignore_keys="first")
+    config = Small.read(mapping, ignore_keys=("first", "second", "inner"))
+    # the keys are not written, so that the written file opens
+    assert config == Small(3) and config.write() == {"width": 3}
+    assert Small.read({"width": 3}, ignore_keys=["width"]).width == 8
+
+
+def test_keys_of_sections_have_their_paths():
+    clip = {"text_config": {"hidden_size": 64, "odd": 1}, "vision_config_dict": {"odder": 2}}
+    with pytest.raises(ValueError, match="'text_config.odd' with.*'vision_config_dict.odder' with"):
+        fk.pretrained.ClipConfig.read(clip)
+    keys = ("text_config.odd", "vision_config_dict.odder")
+    assert fk.pretrained.ClipConfig.read(clip, ignore_keys=keys).text_config.hidden_size == 64
+
+
+@pytest.mark.parametrize(
+    ("mapping", "words"),
+    [
+        ({"hidden_act": "relu2"}, "hidden_act: expected 'gelu'.*received 'relu2'"),
+        ({"rope_scaling": [1]}, "rope_scaling: expected a mapping .*received .*1"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 1e39}}, "rope_scaling: factor: expected"),
+        ({"rope_scaling": {"rope_type": "yarn", "depth": 2}}, "rope_scaling: .*depth"),
+        (
+            {"rope_theta": 1e39},
+            r"rope_theta: expected a number from .* to 3\.40.*e\+38, received 1e\+39",
+        ),
+        ({"rms_norm_eps": 1e-50}, r"rms_norm_eps: expected a number from 1\.17.*e-38"),
+        ({"layer_types": ["full_attention"]}, "layer_types: expected a type for each of 32 blocks"),
+        ({"partial_rotary_factor": 0.5}, "transformers ignores the key in models of type 'llama'"),
+    ],
+)
+def test_values_are_refused_with_key_value_and_range(mapping, words):
+    with pytest.raises(ValueError, match=words) as caught:
+        fk.pretrained.LlamaConfig.read({"model_type": "llama", **mapping})
+    assert "Did you mean" not in str(caught.value)
+
+
+def test_no_other_architecture_is_proposed():
+    for model_type in ("gemma", "llama4", "berts"):
+        with pytest.raises(ValueError, match=f"received '{model_type}'. Other arch"):
+            family_of({"model_type": model_type})

@@ -1,0 +1,122 @@
+"""Every key of `config.json` with an unusual value: the numbers of transformers, or an error that names the key."""
+
+import numpy as np
+import pytest
+
+from fkeras.pretrained.families.table import FAMILIES, family_of
+from tests.pretrained.option_checks import computed, mapping_of, stored
+
+ENTRIES = stored()
+# keys that may change the graph of a short text without changing its numbers
+_GRAPH = {"rope_scaling", "rope_parameters", "eos_token_id", "layerscale_value"}
+_REFUSED = {
+    "llama": ("partial_rotary_factor",),
+    "mistral": ("partial_rotary_factor",),
+    "qwen2": ("partial_rotary_factor",),
+    "qwen3": ("partial_rotary_factor",),
+    "mixtral": ("partial_rotary_factor", "hidden_act"),
+    "qwen2_moe": ("partial_rotary_factor", "hidden_act"),
+    "qwen3_moe": ("partial_rotary_factor", "hidden_act", "layer_types"),
+    "smollm3": ("partial_rotary_factor",),
+    "gemma2": ("sliding_window_pattern",),
+    "gemma3_text": ("attn_logit_softcapping", "rope_parameters", "rope_scaling"),
+    "bert": ("position_embedding_type",),
+    "roberta": ("position_embedding_type",),
+    "xlm-roberta": ("position_embedding_type",),
+    "camembert": ("position_embedding_type",),
+    "modernbert": ("rope_parameters",),
+    "dinov2": ("num_register_tokens",),
+}
+
+
+def names_of(options):
+    """The keys of options, and those of mappings in options."""
+    inner = [key for value in options.values() if isinstance(value, dict) for key in value]
+    return [*options, *inner]
+
+
+def parts():
+    """Rows of one option, or of several that depend on each other."""
+    for model_type, entry in ENTRIES.items():
+        for where, options, numbers, shapes in entry["rows"]:
+            single = len(options) <= 3
+            for part in [options] if single else [{key: value} for key, value in options.items()]:
+                yield model_type, where, part, numbers, shapes
+
+
+def is_refused(model_type, options, message):
+    """Whether an error is expected: an unknown key, or a row of the table."""
+    assert any(name in message for name in names_of(options)), message
+    expected = _REFUSED.get(model_type, ())
+    general = "unknown key" in message or "expected a divisor of" in message
+    return general or any(name in message for name in expected)
+
+
+@pytest.mark.parametrize("model_type", ENTRIES)
+def test_keys_that_transformers_ignores_change_nothing(model_type):
+    entry = ENTRIES[model_type]
+    family = family_of(mapping_of(model_type, entry, "", {}))
+
+    def read(where, options):
+        config = family.config.read(mapping_of(model_type, entry, where, options))
+        return family.adapted(config, entry["tensors"][0])
+
+    base = read("", {})
+    for kind, where, options, numbers, _ in parts():
+        if kind != model_type or numbers != "same" or options.keys() & _GRAPH:
+            continue
+        try:
+            config = read(where, options)
+        except ValueError as error:
+            assert is_refused(model_type, options, str(error)), str(error)
+        else:
+            equal = config == base or family.build(config) == family.build(base)
+            assert equal or options == {"output_router_logits": True}, options
+
+
+def rows():
+    """Rows whose numbers are compared: one of each family by default."""
+    families = set()
+    for n, (model_type, where, options, numbers, shapes) in enumerate(parts()):
+        if numbers == "same" and not options.keys() & _GRAPH:
+            continue
+        family = next(f.config for f in FAMILIES if model_type in f.classes)
+        marks = [pytest.mark.exhaustive] if family in families or numbers == "same" else []
+        families.add(family)
+        yield pytest.param(
+            *(model_type, where, options, numbers, shapes),
+            id=f"{model_type}-{n}-{'-'.join(options)}",
+            marks=marks,
+        )
+
+
+@pytest.mark.parametrize(("model_type", "where", "options", "numbers", "shapes"), [*rows()])
+def test_options_compute_the_numbers_of_transformers(
+    model_type, where, options, numbers, shapes, tmp_path
+):
+    entry = ENTRIES[model_type]
+    mapping = mapping_of(model_type, entry, where, options)
+    expected = entry["numbers"] if numbers == "same" else numbers
+    try:
+        ours = computed(tmp_path, model_type, mapping, entry["tensors"][shapes])
+    except ValueError as error:
+        assert is_refused(model_type, options, str(error)), str(error)
+        return
+    for name, array in expected.items():
+        np.testing.assert_allclose(ours[name], array, atol=1e-4, rtol=1e-4, err_msg=name)
+
+
+def test_rows_of_the_table_of_refusals_are_refused():
+    refused = set()
+    for model_type, where, options, _, shapes in parts():
+        entry = ENTRIES[model_type]
+        mapping = mapping_of(model_type, entry, where, options)
+        family = family_of(mapping)
+        names = [name for name in _REFUSED.get(model_type, ()) if name in names_of(options)]
+        if names:
+            try:
+                family.adapted(family.config.read(mapping), entry["tensors"][shapes])
+            except ValueError:
+                refused |= {(model_type, name) for name in names}
+    expected = {(kind, name) for kind, names in _REFUSED.items() for name in names}
+    assert refused == expected
