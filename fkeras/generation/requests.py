@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
@@ -14,14 +15,19 @@ from jax.core import Tracer
 from fkeras.engine import Network
 from fkeras.engine.messages.errors import FKerasError, describe_value
 from fkeras.engine.symbolic.input import InputLayer
+from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.values.random import check_key
 from fkeras.generation.caches import can_take_back, capacity_of, lengths_of, state_specs
-from fkeras.generation.decoding import Prompt
+from fkeras.generation.decoding import Prompt, packed
+from fkeras.generation.positions import position_count
 from fkeras.generation.reading import Constant, Form, Reader, positions_of
 from fkeras.generation.samplers import Beam, Sampler
+from fkeras.layers.rotary import Scaling
 from fkeras.training.inputs.ids import tables
 
 WHERE = "fk.generate"
+# new tokens of a call inside `jax.jit`
+MOST_IN_JIT = 1 << 20
 
 
 def is_traced(tree: Any) -> bool:
@@ -73,7 +79,14 @@ def reader_of(
     ids, inputs = _inputs(model, others[0], others[1], batch)
     size = _vocabulary(model, vocabulary)
     names = tuple(inputs)
-    form = Form(ids, names, _is_cached(model, ids, names, cache), size)
+    cached = _is_cached(model, ids, names, cache)
+    positions, scaled, boundaries = _limits(*_shapes(model), ids)
+    form = Form(
+        *(ids, names, cached, size),
+        positions=positions,
+        scaled=scaled,
+        boundaries=boundaries if cached else (),
+    )
     if not several:
         if rows is not None:
             raise ValueError(
@@ -90,8 +103,25 @@ def reader_of(
             )
         rows = np.arange(batch)
     rows = _integers(rows, "rows", (batch,), 0, len(models) - 1)
-    form = Form(form.ids, form.others, form.cached, form.vocabulary, own)
-    return Reader(stacked, rows, (), form), inputs
+    return Reader(stacked, rows, (), dataclasses.replace(form, stacked=own)), inputs
+
+
+# cached, as `_mixing_layers`
+@functools.lru_cache(maxsize=64)
+def _limits(
+    structure: Any, shapes: tuple, ids: str
+) -> tuple[int | None, bool, tuple[int, ...]]:
+    """Returns `positions`, `scaled` and `boundaries` of `Form`."""
+    model = structure.unflatten([jax.ShapeDtypeStruct(*shape) for shape in shapes])
+    found = (getattr(layer, "scaling", None) for _, layer in sublayers(model))
+    scalings = [s for s in found if isinstance(s, Scaling) and s.needs_length]
+    boundaries = tuple(sorted({s.boundary for s in scalings if s.boundary is not None}))
+    return position_count(model, ids), bool(scalings), boundaries
+
+
+def _shapes(model: Network) -> tuple[Any, tuple]:
+    leaves, structure = jax.tree.flatten(model)
+    return structure, tuple((leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves)
 
 
 def _inputs(model: Network, inputs: Any, masks: Any, batch: int) -> tuple[str, dict[str, Constant]]:
@@ -235,9 +265,7 @@ def _is_cached(model: Network, ids: str, others: tuple[str, ...], cache: bool | 
 
 
 def _mixing(model: Network, ids: str, others: tuple[str, ...]) -> tuple[str, ...] | None:
-    leaves, structure = jax.tree.flatten(model)
-    shapes = tuple((leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves)
-    return _mixing_layers(structure, shapes, ids, others)
+    return _mixing_layers(*_shapes(model), ids, others)
 
 
 # cached: the analysis traces all layers, and each `generate` needs the result
@@ -287,14 +315,14 @@ def check_state(state: Any) -> None:
         )
 
 
-def prompt_of(ids: Any, lengths: Any) -> Prompt:
+def prompt_of(ids: Any, lengths: Any, mask: Any = None) -> Prompt:
     """Returns the prompt, padded on the right to a power of two to limit the number of compilations."""
     array, counts = ids, None
     if not isinstance(ids, jax.Array | np.ndarray):
         array, counts = _padded_rows(ids)
     is_integer = jnp.issubdtype(array.dtype, jnp.integer)
     if array.ndim != 2 or not is_integer or array.size == 0:
-        remedy = "Pass a list of lists of ids, or an array padded on the right with lengths=."
+        remedy = "Pass a list of lists of ids, or an array with lengths= or mask=."
         if array.ndim == 1 and is_integer:
             remedy = "Add the axis of the rows: ids[None]."
         elif jnp.issubdtype(array.dtype, np.str_):
@@ -303,17 +331,65 @@ def prompt_of(ids: Any, lengths: Any) -> Prompt:
             f"{WHERE}: expected ids as integers of shape (b, t), received {array.dtype} of shape "
             f"{array.shape}. {remedy}"
         )
-    lengths = counts if lengths is None else lengths
     batch, width = array.shape
-    lengths = np.full(batch, width) if lengths is None else lengths
-    lengths = _integers(lengths, "lengths", (batch,), 1, width)
     size = max(8, 1 << (width - 1).bit_length())
+    if mask is None:
+        lengths = counts if lengths is None else lengths
+        lengths = np.full(batch, width) if lengths is None else lengths
+        lengths = _integers(lengths, "lengths", (batch,), 1, width)
     # NumPy outside of jit: the dispatch of single JAX operations costs as much time as several tokens
-    xp: Any = jnp if is_traced((array, lengths)) else np
-    lengths = xp.asarray(lengths)
-    valid = xp.arange(size)[None] < lengths[:, None]
+    xp: Any = jnp if is_traced((array, lengths, mask)) else np
+    if mask is not None:
+        valid = _mask_of(mask, lengths, counts, array.shape, xp)
+        array, valid = packed(xp.asarray(array), valid)
+        valid = xp.pad(valid, ((0, 0), (0, size - width)))
+    else:
+        lengths = xp.asarray(lengths)
+        if counts is None and xp is np:
+            _check_side(np.asarray(array), lengths)
+        valid = xp.arange(size)[None] < lengths[:, None]
     padded = xp.pad(xp.asarray(array), ((0, 0), (0, size - width)))
     return Prompt(xp.where(valid, padded, 0), valid, {})
+
+
+def _mask_of(mask: Any, lengths: Any, counts: Any, shape: tuple[int, ...], xp: Any) -> Any:
+    """Returns the mask of the prompt as booleans (b, t)."""
+    if lengths is not None:
+        raise ValueError(
+            f"{WHERE}: expected mask or lengths, received both. The mask is True at the tokens of each row."
+        )
+    try:
+        valid = xp.asarray(mask)
+    except ValueError:  # rows of different lengths
+        valid = np.empty(len(mask), object)
+    is_flag = valid.dtype == bool or jnp.issubdtype(valid.dtype, jnp.integer)
+    if valid.shape != shape or not is_flag or (counts and len(set(counts)) > 1):
+        raise ValueError(
+            f"{WHERE}: expected mask as booleans of shape {shape}, one for each id of an array, received "
+            f"{valid.dtype} of shape {valid.shape}. Rows of different lengths need no mask."
+        )
+    if not isinstance(valid, Tracer):
+        if not np.isin(valid, (0, 1)).all():
+            raise ValueError(f"{WHERE}: expected 0 and 1 in mask, received other numbers.")
+        if not np.asarray(valid).any(axis=1).all():
+            row = int(np.argmin(np.asarray(valid).any(axis=1)))
+            raise ValueError(
+                f"{WHERE}: expected at least one token in each row, received a mask without True in row "
+                f"{row}. Start the row with the BOS token of the model, or leave the row out."
+            )
+    return valid.astype(bool)
+
+
+def _check_side(ids: np.ndarray, lengths: np.ndarray) -> None:
+    """Raises ValueError for a row whose padding is on the left although `lengths` counts from the left."""
+    for row, (line, length) in enumerate(zip(ids, lengths, strict=True)):
+        first, rest = line[: len(line) - length], line[length:]
+        if len(rest) > 1 and (first == first[0]).all() and (rest != rest[0]).any():
+            raise ValueError(
+                f"{WHERE}: expected padding behind the first {length} ids of row {row}, received "
+                f"{rest.tolist()} there, and {len(first)} times the id {first[0]} at the start. If the "
+                f"rows are padded on the left, pass mask=ids != {first[0]} instead of lengths."
+            )
 
 
 def _padded_rows(ids: Any) -> tuple[Any, list[int] | None]:
@@ -502,29 +578,88 @@ def count_of(value: Any, name: str) -> int:
     return int(value)
 
 
-def capacity(reader: Reader, prompt: Prompt, width: int, new: int, slack: int) -> int:
+def capacity(reader: Reader, tokens: int, slack: int) -> int:
     """Returns the capacity of new KV caches, or the number of tokens that a model without caches computes.
 
-    Raises:
-        ValueError: if the prompt and the new tokens exceed a fixed input length.
+    Args:
+        tokens: the number of tokens of a row.
+        slack: the maximum number of tokens of a rollback.
     """
-    model = reader.any_model()
-    graph = model.graph
-    dims = graph.specs[graph.input_slots[graph.input_names.index(reader.form.ids)]].dims
-    if isinstance(dims[1], int):
-        if width + new > dims[1]:
-            raise ValueError(
-                f"{WHERE}: expected at most {dims[1]} tokens, the length of the input of {model._where}, "
-                f"received a prompt of {width} and max_new_tokens={new}."
-            )
-        return dims[1]
+    if (fixed := _fixed_length(reader)) is not None:
+        return fixed
     if reader.form.cached:
-        # the rotary scaling of LongRoPE depends on the capacity
-        leaves = jax.tree_util.tree_leaves_with_path(state_specs(model, 1, 8))
-        is_scaled = any(getattr(path[-1], "key", None) == "capacity" for path, _ in leaves)
-        return (width if is_scaled else prompt.ids.shape[1]) + new + slack
+        return tokens + slack
     # a power of two, like the length of many tables of learned positions
-    return 1 << (width + new - 1).bit_length()
+    return min(1 << (tokens - 1).bit_length(), reader.form.positions or tokens * 2)
+
+
+def _fixed_length(reader: Reader) -> int | None:
+    graph = reader.any_model().graph
+    dims = graph.specs[graph.input_slots[graph.input_names.index(reader.form.ids)]].dims
+    return dims[1] if isinstance(dims[1], int) else None
+
+
+def check_length(reader: Reader, state: Any, prompt: Prompt, width: int, new: int) -> None:
+    """Raises ValueError if prompt and new tokens exceed the tokens that a model takes.
+
+    Args:
+        state: a state with caches; empty for new caches.
+        width: the number of tokens of the longest prompt.
+    """
+    where, held = reader.any_model()._where, lengths_of(state)
+    fixed, most = _fixed_length(reader), reader.form.positions
+    for size, noun in ((fixed, "the length of the input"), (most, "the positions")):
+        if held is None and size is not None and width + new > size:
+            raise ValueError(
+                f"{WHERE}: expected at most {size} tokens, {noun} of {where}, received a prompt of "
+                f"{width} and max_new_tokens={new}. Pass max_new_tokens={max(size - width, 1)} or less."
+            )
+    if held is None or is_traced((held, prompt.valid)):
+        return
+    before = np.asarray(held)
+    after = before + np.asarray(prompt.valid).sum(1)
+    if most is not None and int(after.max()) + new > most:
+        raise ValueError(
+            f"{WHERE}: expected at most {most} tokens, the positions of {where}, received "
+            f"{int(after.max())} with those of the state and max_new_tokens={new}."
+        )
+    for boundary in reader.form.boundaries:
+        if ((before > 0) & (before <= boundary) & (after + new > boundary)).any():
+            row = int(np.argmax((before > 0) & (before <= boundary) & (after + new > boundary)))
+            raise ValueError(
+                f"{WHERE}: {where} turns the keys of texts of more than {boundary} tokens by other "
+                f"factors, and the state holds {before[row]} tokens of row {row} without their ids: "
+                f"expected at most {boundary} tokens, received {after[row]} and max_new_tokens={new}. "
+                "Pass the whole text as ids with state=None, or a smaller max_new_tokens."
+            )
+
+
+def check_traced(new: int) -> None:
+    """Raises ValueError for more new tokens than a compiled program has room for."""
+    if new > MOST_IN_JIT:
+        raise ValueError(
+            f"{WHERE}: expected at most {MOST_IN_JIT} for max_new_tokens inside jax.jit, where one program "
+            f"has room for all tokens from the start, received {new}. Call generate outside of the "
+            "compiled program, where the caches grow."
+        )
+
+
+def starts_of(reader: Reader, state: Any, prompt: Prompt) -> Any:
+    """Returns the number of tokens (b,) of each row before the first new token."""
+    held = lengths_of(state or {}) if reader.form.cached else None
+    counts = prompt.valid.sum(axis=1)
+    counts = counts if held is None or held.shape != counts.shape else counts + held
+    return jnp.asarray(counts, jnp.int32)
+
+
+def known_prompt(reader: Reader, samplers: Sequence[Sampler], prompt: Prompt) -> tuple[Any, Any]:
+    """Returns ids and mask of the prompt, without tokens if decoding needs none.
+
+    The programs then do not depend on the length of the prompt.
+    """
+    reads = any(part.reads_ids for sampler in samplers for part in sampler.parts)
+    size = None if reads or reader.form.boundaries else 0
+    return jnp.asarray(prompt.ids[:, :size]), jnp.asarray(prompt.valid[:, :size])
 
 
 def _check_entries(model: Network, state: Any, allowed: Any, needed: Any) -> None:

@@ -448,8 +448,13 @@ def test_bad_arguments_are_errors(change, error, message):
 def test_a_text_longer_than_the_table_of_positions_is_an_error():
     config = fk.pretrained.GPT2Config(vocab_size=11, n_positions=8, n_embd=8, n_layer=1, n_head=2)
     model = fk.pretrained.build(config).build(jax.random.key(0))
-    with pytest.raises(ValueError, match="new token 6 of row 0.* longer than a table of positions"):
-        fk.generate(model, None, [[1, 2, 3]], max_new_tokens=8)
+    message = "at most 8 tokens, the positions of .*, received a prompt of 3 and max_new_tokens=6"
+    with pytest.raises(ValueError, match=message):
+        fk.generate(model, None, [[1, 2, 3]], max_new_tokens=6)
+    state = fk.generate(model, model.init_state(1, 20), [[1, 2, 3]], max_new_tokens=2).state
+    with pytest.raises(ValueError, match="at most 8 tokens, the positions of .*, received 7 with"):
+        fk.generate(model, state, [[1, 2]], max_new_tokens=2)
+    assert fk.generate(model, state, [[1, 2]], max_new_tokens=1).lengths.tolist() == [1]
 
 
 def test_states_of_other_models_are_errors(model):

@@ -104,11 +104,12 @@ def test_equal_draft_is_accepted_whole_in_each_round():
         (jax.random.key(0), samplers.Temperature(1.0)),
     ):
         keys = requests.keys_of(keys, [sampler], 2)
-        sampling = Sampling((sampler,), None, keys, prompt[:2], requests.ends_of((), 11))
+        ends, starts = requests.ends_of((), 11), requests.starts_of(reader, None, prompt)
+        sampling = Sampling((sampler,), None, keys, prompt[:2], ends, jnp.int32(9), starts)
         copies = [jax.tree.map(jnp.copy, state) for _ in range(2)]
         carry = first_draft_carry(sampling, copies[0], scores, 9, copies[1])
         for rounds in (1, 2):
-            carry = advance_draft(reader, reader, sampling, 2, carry, jnp.int32(1))
+            carry = advance_draft(reader, 2, reader, sampling, carry, jnp.int32(1))
             assert carry.lengths.tolist() == [3 * rounds, 3 * rounds]
 
 
