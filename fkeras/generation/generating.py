@@ -12,7 +12,7 @@ import numpy as np
 
 from fkeras.engine import Network
 from fkeras.engine.messages.errors import describe_value
-from fkeras.engine.messages.tracebacks import hides_internal_frames
+from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.generation import requests
 from fkeras.generation.beams import (
     advance_beams,
@@ -72,7 +72,7 @@ class Generated(NamedTuple):
     state: dict[str, Any]
 
 
-@hides_internal_frames
+@explains_arguments
 def generate(
     model: Network | Sequence[Network],
     state: Mapping[str, Any] | None,
@@ -158,6 +158,7 @@ def generate(
         >>> generated.tokens.shape
         (2, 4)
     """
+    requests.check_parts(model)
     requests.check_state(state)
     prompt = requests.prompt_of(ids, lengths, mask)
     batch = prompt.ids.shape[0]

@@ -108,9 +108,7 @@ def reader_of(
 
 # cached, as `_mixing_layers`
 @functools.lru_cache(maxsize=64)
-def _limits(
-    structure: Any, shapes: tuple, ids: str
-) -> tuple[int | None, bool, tuple[int, ...]]:
+def _limits(structure: Any, shapes: tuple, ids: str) -> tuple[int | None, bool, tuple[int, ...]]:
     """Returns `positions`, `scaled` and `boundaries` of `Form`."""
     model = structure.unflatten([jax.ShapeDtypeStruct(*shape) for shape in shapes])
     found = (getattr(layer, "scaling", None) for _, layer in sublayers(model))
@@ -304,6 +302,15 @@ def _stacked(models: Sequence[Network]) -> tuple[Network, tuple[bool, ...]]:
         leaves.append(jnp.stack(group) if is_own else group[0])
         own.append(is_own)
     return jax.tree.unflatten(structure, leaves), tuple(own)
+
+
+def check_parts(model: Any) -> None:
+    """Raises TypeError for the result of `fk.pretrained.load` in the place of a model."""
+    if not isinstance(model, Network) and hasattr(model, "model") and hasattr(model, "state"):
+        raise TypeError(
+            f"{WHERE}: expected a model and its state, received {type(model).__name__}, which holds both. "
+            "Write fk.generate(loaded.model, loaded.state, ids)."
+        )
 
 
 def check_state(state: Any) -> None:

@@ -165,7 +165,9 @@ def build(config: BertConfig | DistilBertConfig) -> Model:
     x = norm(layers.Add(name="embedding_add")(parts), epsilon, "embedding_norm")
     for block in repeated(lambda i: _block(config), [()] * config.num_hidden_layers):
         x = block(x)
-    return Model(inputs, _outputs(config, x, positions, embedding), name=config.model_type or "bert")
+    return Model(
+        inputs, _outputs(config, x, positions, embedding), name=config.model_type or "bert"
+    )
 
 
 def _block(config: BertConfig | DistilBertConfig) -> Model:
