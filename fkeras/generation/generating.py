@@ -52,7 +52,8 @@ class Generated(NamedTuple):
     """New tokens, and the state after them.
 
     Attributes:
-        tokens: int32 (b, max_new_tokens): the new tokens of each row, padded with 0.
+        tokens: int32 (b, max_new_tokens): the new tokens of each row, padded with 0. For more than 65,536
+            new tokens: 65,536 columns, or the columns that the longest row needs.
         lengths: int32 (b,): the number of new tokens of each row, including the end token.
         state: the state of the model. Its KV caches hold the prompt and the new tokens: pass the state to
             the next call of `generate`, with only the ids that follow.
@@ -97,11 +98,16 @@ def generate(
 ) -> Generated:
     """Continues prompts with new tokens; each row of `ids` is a prompt.
 
-    One compiled program prefills the prompt, and another decodes in a loop. Prompts are padded to a
-    power of two, so that prompts of similar lengths share programs. A model whose layers have KV caches
-    reads each token once. Other models recompute all tokens for each new token, and must be causal. The
-    function works under `jax.jit` and `jax.vmap`, for example over keys, without the arguments that run
-    on the host (`stop`, `stream`).
+    One compiled program prefills the prompt, and another decodes in calls of about 0.1 seconds, between
+    which signals such as that of Ctrl-C are handled. Prompts are padded to a power of two, and caches grow
+    by sizes of a few steps, so that prompts and limits of similar lengths share programs. A model whose
+    layers have KV caches reads each token once. Other models recompute all tokens for each new token, and
+    must be causal. The function works under `jax.jit` and `jax.vmap`, for example over keys, without the
+    arguments that run on the host (`stop`, `stream`), as one program with room for all tokens.
+
+    A row depends only on its own tokens and its own key. Rotary positions that depend on the length of a
+    text (LongRoPE, dynamic scaling) follow the length of the row at each step. Keys in the cache keep
+    their angles; a text that becomes long for LongRoPE is read again.
 
     Args:
         model: a model from token ids (b, t) to logits (b, t, v); or with `rows` a list of models that
@@ -110,11 +116,15 @@ def generate(
         state: the state of the model; None for `model.init_state()`. Without KV caches, `generate` adds
             empty caches. A state with KV caches, from `model.init_state(b, length)` or from
             `Generated.state`, is continued with the prompt.
-        ids: integers (b, t), padded on the right; or a list of lists of different lengths.
+        ids: integers (b, t); or a list of lists of different lengths. Padding is marked by `lengths` or
+            `mask`: the id of the padding is unknown here.
         key: a PRNG key, or an array with a key for each row. A row depends only on its own key.
-        max_new_tokens: maximum number of new tokens of a row.
+        max_new_tokens: maximum number of new tokens of a row; memory is needed for the tokens that are
+            generated.
         sampler: chooses the next token, see `fk.samplers`; or a list with a sampler for each row.
-        lengths: number of tokens of each prompt, if `ids` is padded.
+        lengths: number of tokens of each prompt, if `ids` is padded on the right.
+        mask: booleans (b, t), False at padding, which may be on both sides and between tokens: the
+            positions count the tokens only.
         end_ids: ids of the tokens that end a row.
         stop: strings that end a row, also if they span several tokens; needs `decode`. The new tokens
             include the stop string.
@@ -144,7 +154,8 @@ def generate(
             model with another vocabulary, lengths outside of `ids`, a state whose caches are too short, a
             sampler that draws without a key, text that `decode` cannot return, and logits that are not
             finite.
-        ValueError: for a model without caches that is not causal.
+        ValueError: for more tokens than the model has positions, for a model without caches that is not
+            causal, and for padding on the left of `lengths`.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk

@@ -98,7 +98,7 @@ def test_equal_draft_is_accepted_whole_in_each_round():
     model = language_models.bigram(scale=20.0)
     prompt = requests.prompt_of([[1], [2]], None)
     reader, _ = requests.reader_of(model, None, 2, (None, None), None, None)
-    reader, state, scores, _ = read_prompt(reader, {}, prompt, 32, 0, False)
+    reader, state, scores, _ = read_prompt(reader, {}, prompt, 32, 0, False, jnp.int32(9))
     for keys, sampler in (
         (None, samplers.Greedy()),
         (jax.random.key(0), samplers.Temperature(1.0)),
