@@ -198,14 +198,16 @@ def generate(
     if draft is not None:
         requests.check_draft(draft, reader.any_model(), vocabulary_size)
         slack = requests.count_of(draft_tokens, "draft_tokens") + 1
-    width = prompt.ids.shape[1] if is_traced else int(np.max(prompt.valid.sum(1)))
     if is_traced:
         requests.check_traced(limit)
+        width = ids.shape[1] if isinstance(ids, jax.Array | np.ndarray) else max(map(len, ids))
+    else:
+        width = int(np.max(prompt.valid.sum(1)))
     size = width + limit if is_traced else size_for(reader.form, width + limit, limit)
     room = _Room(width, limit, size, slack, draft is not None)
     read = functools.partial(_read, prompt=prompt, room=room)
-    starts = requests.starts_of(reader, state, prompt)
     reader, after, logits, steps, grows = read(reader, state)
+    starts = requests.starts_of(reader, state, prompt)
     readers = {"state": reader} if grows else {}
     sampling = Sampling(
         *(samplers, which, keys, requests.known_prompt(reader, samplers, prompt), ends),

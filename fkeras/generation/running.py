@@ -54,6 +54,7 @@ class Runner:
         read_again: returns the carry with the texts read again that outgrow their keys.
         readers: the readers of the states that grow, by the name of the state in the carry.
         capacity: returns the capacity of the state of a reader, with room for a number of tokens.
+        form: the form of the model.
         sampling: the samplers and the limit of the call.
         width: the number of tokens of the longest prompt.
         limit: the maximum number of new tokens.
@@ -63,6 +64,8 @@ class Runner:
         most: the maximum number of steps of a call; None for no maximum.
         steps: the maximum number of steps of the next call.
         longest: the number of new tokens of the longest row.
+        outgrows: whether a text must be read again before the next step.
+        is_active: whether a row has not ended.
     """
 
     advance: Callable[[Any, jax.Array], Any]
@@ -79,7 +82,8 @@ class Runner:
     most: int | None
     steps: int
     longest: int = 0
-    outgrows: bool = True
+    outgrows: int = 1
+    is_active: int = 1
 
     def __call__(self, carry: _Carry) -> _Carry:
         """Returns the carry after one call."""

@@ -30,7 +30,14 @@ def _models():
     }
 
 
-@pytest.mark.parametrize("kind", ["cache", "ring", "draft", "beam", "no cache"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "ring",
+        "draft",
+        *(pytest.param(k, marks=pytest.mark.exhaustive) for k in ("cache", "beam", "no cache")),
+    ],
+)
 def test_tokens_do_not_depend_on_the_growth_of_caches(kind, monkeypatch):
     model, options = _models()[kind]
     expected = fk.generate(model, None, PROMPTS, max_new_tokens=30, **options)
