@@ -13,7 +13,7 @@ import numpy as np
 from fkeras.engine import Network
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.migration_hints.arguments import explains_arguments
-from fkeras.generation import requests
+from fkeras.generation import prompts, requests
 from fkeras.generation.beams import (
     advance_beams,
     advance_beams_in_place,
@@ -171,7 +171,7 @@ def generate(
     """
     requests.check_parts(model)
     requests.check_state(state)
-    prompt = requests.prompt_of(ids, lengths, mask)
+    prompt = prompts.prompt_of(ids, lengths, mask)
     batch = prompt.ids.shape[0]
     limit = requests.count_of(max_new_tokens, "max_new_tokens")
     reader, others = requests.reader_of(
@@ -207,10 +207,10 @@ def generate(
     room = _Room(width, limit, size, slack, draft is not None)
     read = functools.partial(_read, prompt=prompt, room=room)
     reader, after, logits, steps, grows = read(reader, state)
-    starts = requests.starts_of(reader, state, prompt)
+    starts = prompts.starts_of(reader, state, prompt)
     readers = {"state": reader} if grows else {}
     sampling = Sampling(
-        *(samplers, which, keys, requests.known_prompt(reader, samplers, prompt), ends),
+        *(samplers, which, keys, prompts.known_prompt(reader, samplers, prompt), ends),
         *(jnp.int32(min(limit, _MOST)), starts),
     )
     new, stride = limit if is_traced else size + slack, 1

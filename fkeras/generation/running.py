@@ -24,9 +24,10 @@ _Carry = TypeVar("_Carry", bound=Any)
 
 # seconds of a call
 _SECONDS = 0.1
-# new tokens for which there is room at once: with caches, and in a model that computes all tokens again
-_FIRST = {True: 512, False: 64}
-_LEAST = {True: 64, False: 16}
+# in a model that computes all tokens again, and with caches: new tokens for which there is room at once
+_FIRST = (64, 512)
+# the smallest size
+_LEAST = (16, 64)
 
 
 def size_for(form: Form, tokens: int, new: int | None = None) -> int:

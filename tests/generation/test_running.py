@@ -41,8 +41,8 @@ def _models():
 def test_tokens_do_not_depend_on_the_growth_of_caches(kind, monkeypatch):
     model, options = _models()[kind]
     expected = fk.generate(model, None, PROMPTS, max_new_tokens=30, **options)
-    monkeypatch.setattr(running, "_FIRST", {True: 2, False: 2})
-    monkeypatch.setattr(running, "_LEAST", {True: 8, False: 8})
+    monkeypatch.setattr(running, "_FIRST", (2, 2))
+    monkeypatch.setattr(running, "_LEAST", (8, 8))
     generated = fk.generate(model, None, PROMPTS, max_new_tokens=30, **options)
     assert generated.tokens.tolist() == expected.tokens.tolist()
     assert generated.tokens.shape == (2, 30)
