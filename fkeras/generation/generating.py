@@ -199,7 +199,7 @@ def generate(
         requests.check_draft(draft, reader.any_model(), vocabulary_size)
         slack = requests.count_of(draft_tokens, "draft_tokens") + 1
     if is_traced:
-        requests.check_traced(limit)
+        prompts.check_traced(limit)
         width = ids.shape[1] if isinstance(ids, jax.Array | np.ndarray) else max(map(len, ids))
     else:
         width = int(np.max(prompt.valid.sum(1)))

@@ -1,4 +1,4 @@
-"""The prompt of `fk.generate`: ids, and the mask of the ids that are no padding."""
+"""The tokens of `fk.generate`: ids and mask of the prompt, and the number of tokens."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from fkeras.generation.decoding import Prompt, packed
 from fkeras.generation.reading import Reader
 from fkeras.generation.requests import WHERE, integers, is_traced
 from fkeras.generation.samplers import Sampler
+
+# new tokens of a call inside `jax.jit`
+MOST_IN_JIT = 1 << 20
 
 
 def prompt_of(ids: Any, lengths: Any, mask: Any = None) -> Prompt:
@@ -135,3 +138,13 @@ def known_prompt(reader: Reader, samplers: Sequence[Sampler], prompt: Prompt) ->
     reads = any(part.reads_ids for sampler in samplers for part in sampler.parts)
     size = None if reads or reader.form.boundaries else 0
     return jnp.asarray(prompt.ids[:, :size]), jnp.asarray(prompt.valid[:, :size])
+
+
+def check_traced(new: int) -> None:
+    """Raises ValueError for more new tokens than a compiled program has room for."""
+    if new > MOST_IN_JIT:
+        raise ValueError(
+            f"{WHERE}: expected at most {MOST_IN_JIT} for max_new_tokens inside jax.jit, where one program "
+            f"has room for all tokens from the start, received {new}. Call generate outside of the "
+            "compiled program, where the caches grow."
+        )

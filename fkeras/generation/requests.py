@@ -26,8 +26,6 @@ from fkeras.layers.rotary import Scaling
 from fkeras.training.inputs.ids import tables
 
 WHERE = "fk.generate"
-# new tokens of a call inside `jax.jit`
-MOST_IN_JIT = 1 << 20
 
 
 def is_traced(tree: Any) -> bool:
@@ -538,16 +536,6 @@ def check_length(reader: Reader, state: Any, prompt: Prompt, width: int, new: in
                 f"expected at most {boundary} tokens, received {after[row]} and max_new_tokens={new}. "
                 "Pass the whole text as ids with state=None, or a smaller max_new_tokens."
             )
-
-
-def check_traced(new: int) -> None:
-    """Raises ValueError for more new tokens than a compiled program has room for."""
-    if new > MOST_IN_JIT:
-        raise ValueError(
-            f"{WHERE}: expected at most {MOST_IN_JIT} for max_new_tokens inside jax.jit, where one program "
-            f"has room for all tokens from the start, received {new}. Call generate outside of the "
-            "compiled program, where the caches grow."
-        )
 
 
 def _check_entries(model: Network, state: Any, allowed: Any, needed: Any) -> None:
