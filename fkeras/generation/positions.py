@@ -136,8 +136,7 @@ def _count_positions(network: Network, marks: list[Any], counts: list[int]) -> l
     def compute(number: int, call: Call) -> Tree:
         layer = network.layers[call.layer]
         inputs = [slots[slot] for slot in call.inputs]
-        nested = isinstance(layer, Network) and layer.graph is not None
-        if nested and not call.signature.options.children:
+        if isinstance(layer, Network) and layer.graph and not call.signature.options.children:
             given = match_inputs(layer, structure.fill(call.signature.args, inputs))
             return structure.fill(call.value, _count_positions(layer, [*given], counts))
         mark = next((mark for mark in (_PLACES, _TOKENS) if mark in inputs), None)
