@@ -29,6 +29,7 @@ fk.utils.cache_programs()  # the second start compiles nothing
 SIZES = (1, 8, 32)  # a batch is filled up to one of these numbers of rows, each compiled once
 WAIT = 0.004  # seconds that the first row of a batch waits for others
 QUEUE = 64  # rows that may wait; more are answered with 503
+MOST = 1 << 20  # bytes of a request; more are answered with 413, and are not kept in memory
 
 
 class Batcher:
@@ -89,9 +90,16 @@ def make_app(program, shape):
         batcher.compute(np.zeros((size, *shape), "float32"))
 
     async def predict(request):
+        body = bytearray()
+        async for part in request.stream():
+            body += part
+            if len(body) > MOST:
+                return JSONResponse({"error": f"expected at most {MOST} bytes"}, 413)
         try:
-            row = np.asarray((await request.json())["row"], "float32")
-        except (ValueError, KeyError, TypeError):
+            with np.errstate(over="ignore"):  # numbers beyond float32 become infinite
+                row = np.asarray(json.loads(body)["row"], "float32")
+        # deep nesting is a RecursionError, an integer beyond float64 an OverflowError
+        except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
             return JSONResponse({"error": 'expected JSON such as {"row": [...]}'}, 400)
         if row.shape != shape or not np.isfinite(row).all():
             text = f"expected finite numbers of the shape {shape}, received the shape {row.shape}"

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.generation.caches import State, take_rows
-from fkeras.generation.decoding import Carry, Sampling, known_ids, processed_logits
+from fkeras.generation.decoding import (
+    Carry,
+    Sampling,
+    known_ids,
+    outgrown,
+    processed_logits,
+    read_again,
+    repeated,
+)
 from fkeras.generation.reading import Reader
-from fkeras.generation.samplers import Beam, Sampler
+from fkeras.generation.samplers import Beam
 
 
 class Beams(NamedTuple):
@@ -39,58 +46,99 @@ class Beams(NamedTuple):
     ended_lengths: jax.Array
     active: jax.Array
 
+    @property
+    def lengths(self) -> jax.Array:
+        """The number of new tokens of each row (b,), with those that do not belong to the best beam."""
+        return jnp.broadcast_to(self.count, self.active.shape)
 
-@functools.partial(jax.jit, static_argnums=4)
-def search(
-    reader: Reader, sampling: Sampling, state: State, logits: jax.Array, limit: int
-) -> Carry:
-    """Returns the carry after the best sequences of at most `limit` new tokens."""
-    sampler = sampling.samplers[0]
-    beam: Beam = sampler.find(Beam)
-    batch, width = logits.shape[0], beam.width
-    axes = reader.row_axes(state)
-    repeated = jnp.repeat(jnp.arange(batch), width)
-    prompt = sampling.prompt[0][repeated], sampling.prompt[1][repeated]
-    wide = sampling._replace(prompt=prompt)
+
+def first_beams(
+    reader: Reader, sampling: Sampling, state: State, logits: jax.Array, size: int
+) -> Beams:
+    """Returns the beams before the first new token, with room for `size` new tokens."""
+    batch, width = logits.shape[0], beam_of(sampling).width
+    rows = jnp.repeat(jnp.arange(batch), width)
     # all beams start equal: the others are disabled until the first tokens differ
     sums = jnp.full((batch, width), -jnp.inf).at[:, 0].set(0.0)
-    nothing = jnp.zeros((batch, width, limit), jnp.int32)
-    beams = Beams(
+    # different arrays: the loop overwrites both
+    tokens, ended_tokens = (jnp.zeros((batch, width, size), jnp.int32) for _ in range(2))
+    return Beams(
         jnp.zeros((), jnp.int32),
-        take_rows(state, axes, repeated),
-        logits[repeated],
+        take_rows(state, reader.row_axes(state), rows),
+        logits[rows],
         sums,
-        nothing,
+        tokens,
         jnp.full((batch, width), -jnp.inf),
-        nothing,
+        ended_tokens,
         jnp.zeros((batch, width), jnp.int32),
         jnp.ones(batch, bool),
     )
-    wide_reader = reader.repeat(width)
 
-    def step(beams: Beams) -> Beams:
-        return _step(wide_reader, wide, sampler, axes, beams)
 
-    beams = jax.lax.while_loop(lambda beams: jnp.any(beams.active), step, beams)
+def beam_of(sampling: Sampling) -> Beam:
+    """Returns the beam search among the samplers."""
+    return sampling.samplers[0].find(Beam)
+
+
+def widened(reader: Reader, sampling: Sampling) -> tuple[Reader, Sampling]:
+    """Returns reader and sampling of a batch with a row for each beam."""
+    width = beam_of(sampling).width
+    prompt = tuple(jnp.repeat(part, width, axis=0) for part in sampling.prompt)
+    starts = jnp.repeat(sampling.starts, width)
+    return reader.repeat(width), sampling._replace(prompt=prompt, starts=starts)
+
+
+def _advance_beams(reader: Reader, sampling: Sampling, beams: Beams, steps: jax.Array) -> Beams:
+    """Continues all beams by at most `steps` tokens."""
+    axes, wide = reader.row_axes(beams.state), widened(reader, sampling)
+    return repeated(lambda b: _step(*wide, axes, b), reader, sampling, beams, steps)
+
+
+@jax.jit
+def read_outgrown_beams(reader: Reader, sampling: Sampling, beams: Beams) -> Beams:
+    """Returns the beams in which the outgrown texts are read again, as a part of longer texts."""
+    reader, sampling = widened(reader, sampling)
+    batch, width, size = beams.tokens.shape
+    lengths, active = (jnp.repeat(a, width) for a in (beams.lengths, beams.active))
+    rows = outgrown(reader.form.boundaries, sampling.starts + lengths, active)
+    tokens = beams.tokens.reshape(batch * width, size)
+    state = read_again(reader, sampling, beams.state, tokens, lengths, rows, 1)
+    return beams._replace(state=state)
+
+
+advance_beams = jax.jit(_advance_beams)
+advance_beams_in_place = jax.jit(_advance_beams, donate_argnums=2)
+
+
+@jax.jit
+def best_beams(reader: Reader, sampling: Sampling, state: State, beams: Beams) -> Carry:
+    """Returns the carry after the best sequences.
+
+    Args:
+        state: the state after the prompt, with room for the sequences.
+    """
     best = jnp.argmax(beams.ended_scores, axis=1)
-    rows = jnp.arange(batch)
+    rows = jnp.arange(len(best))
     tokens, lengths = beams.ended_tokens[rows, best], beams.ended_lengths[rows, best]
     failed = ~jnp.isfinite(beams.ended_scores[rows, best])
     tokens = tokens.at[:, 0].set(jnp.where(failed, -1, tokens[:, 0]))
     lengths = jnp.where(failed, 1, lengths)
     # reads the best sequence again: the search may have dropped its state
-    valid = jnp.arange(limit)[None] < lengths[:, None]
-    logits, state = reader.read(state, jnp.maximum(tokens, 0), valid)
-    return Carry(state, logits, tokens, lengths, jnp.zeros(batch, bool))
+    ids, valid = jnp.maximum(tokens, 0), jnp.arange(tokens.shape[1])[None] < lengths[:, None]
+    logits, after = reader.read(state, ids, valid)
+    for boundary in reader.form.boundaries:
+        grows = (sampling.starts <= boundary) & (sampling.starts + lengths > boundary)
+        after = read_again(reader, sampling, after, ids, lengths, grows, 0)
+    return Carry(after, logits, tokens, lengths, jnp.zeros(len(best), bool))
 
 
-def _step(reader: Reader, sampling: Sampling, sampler: Sampler, axes: State, beams: Beams) -> Beams:
-    beam: Beam = sampler.find(Beam)
-    batch, width, limit = beams.tokens.shape
-    count, last = beams.count, beams.count + 1 == limit
+def _step(reader: Reader, sampling: Sampling, axes: State, beams: Beams) -> Beams:
+    sampler, beam = sampling.samplers[0], beam_of(sampling)
+    batch, width, size = beams.tokens.shape
+    count, last = beams.count, beams.count + 1 == sampling.limit
     # log-probabilities of all continuations
     counts = jnp.full(batch * width, count)
-    history = known_ids(sampling, beams.tokens.reshape(batch * width, limit), counts)
+    history = known_ids(sampling, beams.tokens.reshape(batch * width, size), counts)
     changed = processed_logits(sampler, jax.nn.log_softmax(beams.logits), history, counts)
     vocabulary = changed.shape[-1]
     sums = (changed.reshape(batch, width, vocabulary) + beams.sums[:, :, None]).reshape(batch, -1)
@@ -104,9 +152,9 @@ def _step(reader: Reader, sampling: Sampling, sampler: Sampler, axes: State, bea
 
     # finished sequences among the best `width` candidates
     penalty = jnp.asarray(beam.length_penalty, jnp.float32)
-    size = (count + 1).astype(jnp.float32) ** penalty
+    length = (count + 1).astype(jnp.float32) ** penalty
     finishes = ends & (jnp.arange(ends.shape[1])[None] < width) & beams.active[:, None]
-    scores = jnp.where(finishes, sums / size, -jnp.inf)
+    scores = jnp.where(finishes, sums / length, -jnp.inf)
     lengths = jnp.full_like(new, count + 1)
     groups = (
         (beams.ended_scores, scores),
@@ -132,7 +180,7 @@ def _step(reader: Reader, sampling: Sampling, sampler: Sampler, axes: State, bea
     if beam.early_stopping:
         done = full
     else:
-        done = full & (ended_scores[:, -1] >= running[:, 0] / size)
+        done = full & (ended_scores[:, -1] >= running[:, 0] / length)
     active = beams.active & ~done & ~last & jnp.isfinite(running[:, 0])
     return Beams(
         *(count + 1, state, logits, running, tokens),

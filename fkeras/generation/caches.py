@@ -75,6 +75,20 @@ def row_axes(model: Network) -> Any:
     return jax.tree.map(axis, small, large)
 
 
+def enlarged(state: State, larger: State) -> State:
+    """Returns a state with the size of `larger`, a state without tokens, and the tokens of `state`.
+
+    A token keeps its slot: no ring has come to its end, since the state has had room for all tokens.
+    """
+
+    def leaf(old: jax.Array, new: jax.Array) -> jax.Array:
+        if old.shape == new.shape:
+            return old
+        return jax.lax.dynamic_update_slice(new, old, (0,) * old.ndim)
+
+    return jax.tree.map(leaf, state, larger)
+
+
 def map_rows(function: Callable[[jax.Array, int], jax.Array], state: State, axes: Any) -> State:
     """Returns the state with `function(leaf, axis)` in place of each leaf with a batch axis."""
     return jax.tree.map(lambda leaf, axis: leaf if axis < 0 else function(leaf, axis), state, axes)
@@ -129,7 +143,7 @@ def _shortened(state: State, lengths: jax.Array) -> State:
             return _shortened(dict(value), lengths)
         if name == "length":
             return jnp.minimum(value, lengths)
-        if name == "positions":
+        if name == "positions" and "keys" in state:
             return jnp.where(value < lengths[:, None], value, -1)
         return value
 

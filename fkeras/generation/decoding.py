@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from fkeras.generation.caches import State, new_state
+from fkeras.generation.caches import State, lengths_of, new_state, take_back
 from fkeras.generation.reading import Inputs, Reader
 from fkeras.generation.samplers import History, Sampler, process
+
+_Carry = TypeVar("_Carry", bound=Any)
 
 
 class Sampling(NamedTuple):
@@ -22,6 +26,8 @@ class Sampling(NamedTuple):
         keys: a key for each row; None if no sampler draws.
         prompt: the ids of the prompt (b, t), and the mask of the ids that are no padding.
         end_ids: ids (n,) of the end tokens.
+        limit: int32 scalar: the maximum number of new tokens.
+        starts: the number of tokens (b,) before the first new token, with those of the caller's state.
     """
 
     samplers: tuple[Sampler, ...]
@@ -29,6 +35,8 @@ class Sampling(NamedTuple):
     keys: jax.Array | None
     prompt: tuple[jax.Array, jax.Array]
     end_ids: jax.Array
+    limit: jax.Array
+    starts: jax.Array
 
 
 class Carry(NamedTuple):
@@ -37,7 +45,7 @@ class Carry(NamedTuple):
     Attributes:
         state: the state of the model after all tokens.
         logits: the logits (b, v) of the next token.
-        tokens: the new tokens (b, n).
+        tokens: the new tokens (b, n); n is at least the number of tokens after the steps of a call.
         lengths: the number of new tokens (b,).
         active: whether each row (b,) has not ended.
     """
@@ -65,7 +73,13 @@ class Prompt(NamedTuple):
 
 @functools.partial(jax.jit, static_argnums=(3, 4, 5))
 def read_prompt(
-    reader: Reader, state: State, prompt: Prompt, capacity: int, slack: int, is_cache: bool
+    reader: Reader,
+    state: State,
+    prompt: Prompt,
+    capacity: int,
+    slack: int,
+    is_cache: bool,
+    limit: jax.Array,
 ) -> tuple[Reader, State, jax.Array, jax.Array]:
     """Prefills the caches with the prompt; returns `(reader, state, logits, causal)`.
 
@@ -73,6 +87,7 @@ def read_prompt(
         state: the state of the model, with KV caches if `is_cache`.
         capacity: the number of tokens for which new caches have space.
         slack: the maximum number of tokens by which a later rollback shortens the state.
+        limit: the maximum number of new tokens.
 
     Returns:
         The reader with the constants of the encoder; the state after the prompt; the logits of the next
@@ -82,6 +97,7 @@ def read_prompt(
     cached, batch = reader.form.cached, prompt.ids.shape[0]
     if not is_cache:
         state = new_state(reader.any_model(), cached, state, batch, capacity, slack)
+    held = lengths_of(state) if cached else None
     logits, after = reader.read(state, prompt.ids, prompt.valid)
     causal = jnp.asarray(True)
     if not cached:
@@ -91,24 +107,27 @@ def read_prompt(
         scale = jnp.maximum(jnp.max(jnp.abs(logits)), 1e-30)
         causal = ~(jnp.max(difference) > 1e-3 * scale)
         logits = jnp.where(causal, logits, jnp.nan)
+    elif held is not None:
+        # the ids of earlier calls, which would have to be read again, are unknown
+        for boundary in reader.form.boundaries:
+            end = held + jnp.sum(prompt.valid, axis=1) + limit
+            mixed = (held > 0) & (held <= boundary) & (end > boundary)
+            logits = jnp.where(mixed[:, None], jnp.nan, logits)
     return reader, after, logits, causal
 
 
-def first_carry(state: State, logits: jax.Array, limit: int) -> Carry:
-    """Returns the carry before the first of at most `limit` new tokens."""
+def first_carry(state: State, logits: jax.Array, size: int) -> Carry:
+    """Returns the carry before the first new token, with room for `size` new tokens."""
     batch = logits.shape[0]
-    tokens, lengths = jnp.zeros((batch, limit), jnp.int32), jnp.zeros(batch, jnp.int32)
+    tokens, lengths = jnp.zeros((batch, size), jnp.int32), jnp.zeros(batch, jnp.int32)
     return Carry(state, logits, tokens, lengths, jnp.ones(batch, bool))
 
 
 def _advance(reader: Reader, sampling: Sampling, carry: Carry, steps: jax.Array) -> Carry:
     """Samples and reads at most `steps` tokens of each row."""
 
-    def goes_on(loop: tuple[jax.Array, Carry]) -> jax.Array:
-        return (loop[0] < steps) & jnp.any(loop[1].active)
-
-    def step(loop: tuple[jax.Array, Carry]) -> tuple[jax.Array, Carry]:
-        count, (state, logits, tokens, lengths, active) = loop
+    def step(carry: Carry) -> Carry:
+        state, logits, tokens, lengths, active = carry
         history = known_ids(sampling, tokens, lengths)
         token = sample(sampling, logits, history, lengths)
         ends = (token < 0) | jnp.isin(token, sampling.end_ids)
@@ -116,15 +135,125 @@ def _advance(reader: Reader, sampling: Sampling, carry: Carry, steps: jax.Array)
         lengths = lengths + active.astype(jnp.int32)
         # the last token is read too: the state then holds all tokens
         logits, state = reader.read(state, jnp.maximum(token, 0)[:, None], active[:, None])
-        active = active & ~ends & (lengths < tokens.shape[1])
-        return count + 1, Carry(state, logits, tokens, lengths, active)
+        active = active & ~ends & (lengths < sampling.limit)
+        return Carry(state, logits, tokens, lengths, active)
 
-    return jax.lax.while_loop(goes_on, step, (jnp.zeros((), jnp.int32), carry))[1]
+    return repeated(step, reader, sampling, carry, steps)
 
 
 advance = jax.jit(_advance)
 # donates the carry; not in `jax.vmap`, whose batched results do not fit into buffers without batch axis
 advance_in_place = jax.jit(_advance, donate_argnums=2)
+
+
+def repeated(
+    step: Callable[[_Carry], _Carry],
+    reader: Reader,
+    sampling: Sampling,
+    carry: _Carry,
+    steps: jax.Array,
+) -> _Carry:
+    """Runs at most `steps` steps, while a row is active.
+
+    Ends before a step in which a text becomes so long that `read_again` must read the text.
+    """
+
+    def goes_on(loop: tuple[jax.Array, _Carry]) -> jax.Array:
+        count, carry = loop
+        rows = outgrown(reader.form.boundaries, sampling.starts + carry.lengths, carry.active)
+        return (count < steps) & jnp.any(carry.active) & ((count == 0) | ~jnp.any(rows))
+
+    def once(loop: tuple[jax.Array, _Carry]) -> tuple[jax.Array, _Carry]:
+        return loop[0] + 1, step(loop[1])
+
+    return jax.lax.while_loop(goes_on, once, (jnp.zeros((), jnp.int32), carry))[1]
+
+
+def all_steps(
+    advance: Callable[[_Carry, jax.Array], _Carry],
+    read_again: Callable[[_Carry], _Carry],
+    reader: Reader,
+    sampling: Sampling,
+    carry: _Carry,
+) -> _Carry:
+    """Returns the carry after the end of all rows, in one compiled program."""
+    boundaries = reader.form.boundaries
+
+    def run(carry: _Carry) -> _Carry:
+        rows = outgrown(boundaries, sampling.starts + carry.lengths, carry.active)
+        carry = jax.lax.cond(jnp.any(rows), read_again, lambda carry: carry, carry)
+        return advance(carry, sampling.limit)
+
+    if not boundaries:
+        return advance(carry, sampling.limit)
+    return jax.lax.while_loop(lambda carry: jnp.any(carry.active), run, carry)
+
+
+def outgrown(boundaries: tuple[int, ...], lengths: jax.Array, active: jax.Array) -> jax.Array:
+    """Returns the active rows (b,) whose next token exceeds the length for which their keys were turned.
+
+    Args:
+        boundaries: see `Form`.
+        lengths: the number of tokens of each row.
+    """
+    equal = (lengths == boundary for boundary in boundaries)
+    return functools.reduce(jnp.logical_or, equal, jnp.zeros_like(active)) & active
+
+
+@jax.jit
+def read_outgrown(reader: Reader, sampling: Sampling, carry: _Carry) -> _Carry:
+    """Returns the carry in which the outgrown texts are read again, as a part of longer texts."""
+    tokens, lengths = carry.tokens, carry.lengths
+    rows = outgrown(reader.form.boundaries, sampling.starts + lengths, carry.active)
+    state = read_again(reader, sampling, carry.state, tokens, lengths, rows, 1)
+    return carry._replace(state=state)
+
+
+def read_again(
+    reader: Reader,
+    sampling: Sampling,
+    state: State,
+    tokens: jax.Array,
+    lengths: jax.Array,
+    rows: jax.Array,
+    ahead: int,
+) -> State:
+    """Returns the state in which the text of `rows` (b,) is read at once.
+
+    Args:
+        tokens: the new tokens (b, n).
+        lengths: the number of new tokens (b,).
+        ahead: 1 to read the text as a part of a text that is longer by a token.
+    """
+    new = jnp.arange(tokens.shape[1])[None] < lengths[:, None]
+    ids = jnp.concatenate([sampling.prompt[0], tokens, tokens[:, :ahead]], axis=1)
+    last = jnp.zeros_like(new[:, :ahead])
+    ids, valid = packed(ids, jnp.concatenate([sampling.prompt[1], new, last], axis=1))
+    count = jnp.sum(valid, axis=1) + ahead
+    valid = (jnp.arange(ids.shape[1])[None] < count[:, None]) & rows[:, None]
+    held = lengths_of(state)
+    assert held is not None
+    _, after = reader.read(take_back(state, held), ids, valid)
+    after = take_back(after, jnp.where(rows, ahead, 0))
+    axes = reader.row_axes(state)
+
+    def of_rows(old: jax.Array, new: jax.Array, axis: int) -> jax.Array:
+        if axis < 0:
+            return old
+        shape = [1] * old.ndim
+        shape[axis] = -1
+        return jnp.where(rows.reshape(shape), new, old)
+
+    return jax.tree.map(of_rows, state, after, axes)
+
+
+def packed(ids: Any, valid: Any) -> tuple[Any, Any]:
+    """Returns ids and mask (b, t) with the ids that are no padding first, in their order."""
+    if not isinstance(valid, jax.Array):
+        order = np.argsort(~valid, axis=1, kind="stable")
+        return np.take_along_axis(ids, order, axis=1), np.take_along_axis(valid, order, axis=1)
+    order = jnp.argsort(~valid, axis=1, stable=True)
+    return jnp.take_along_axis(ids, order, axis=1), jnp.take_along_axis(valid, order, axis=1)
 
 
 def known_ids(sampling: Sampling, tokens: jax.Array, lengths: jax.Array) -> jax.Array:

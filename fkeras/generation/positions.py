@@ -25,6 +25,7 @@ from fkeras.engine.tree.skeleton import skeleton_of
 from fkeras.engine.tree.walk import join_path
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Tree
+from fkeras.layers import Embedding, PositionEmbedding, Positions, TokenAndPositionEmbedding
 from fkeras.transforms.graph.rebuilding import runs_graph
 
 #: two sequence lengths that are unlikely sizes of other axes
@@ -47,7 +48,7 @@ class Entry:
 
 
 @dataclasses.dataclass(frozen=True)
-class Positions:
+class Uses:
     """The calls of a graph by their use of positions.
 
     Attributes:
@@ -77,7 +78,7 @@ def follow(
     entries: list[Entry | None],
     state: Mapping[str, Any],
     cache: Mapping[str, Any],
-) -> Positions:
+) -> Uses:
     """Follows the positions through the calls of a network.
 
     Args:
@@ -99,7 +100,60 @@ def follow(
     slots = new_slots(network.graph, entries)
     follower.network(network, slots, state, cache, "", separate)
     axes = (e.value.axis if e is not None and e.value.is_rows else None for e in slots)
-    return Positions(frozenset(separate), tuple(dict.fromkeys(follower.mixing)), tuple(axes))
+    return Uses(frozenset(separate), tuple(dict.fromkeys(follower.mixing)), tuple(axes))
+
+
+def position_count(network: Network, ids: str) -> int | None:
+    """Returns the number of positions of the smallest table of positions; None without a table.
+
+    Args:
+        ids: the name of the input of the token ids.
+
+    Example:
+        >>> import fkeras as fk
+        >>> ids = fk.Input((None,), dtype="int32", name="ids")
+        >>> places = fk.layers.Positions()(ids)
+        >>> places = fk.layers.Embedding(16, 4)(fk.ops.maximum(places, 0))
+        >>> position_count(fk.Model(ids, places), "ids")
+        16
+    """
+    counts: list[int] = []
+    _count_positions(
+        network, [_TOKENS if n == ids else None for n in network.graph.input_names], counts
+    )
+    return min(counts, default=None)
+
+
+# tensors with an entry for each token, and positions of tokens
+_TOKENS, _PLACES = "tokens", "places"
+
+
+def _count_positions(network: Network, marks: list[Any], counts: list[int]) -> list[Any]:
+    """Returns the marks of the outputs, and adds the sizes of tables of positions to `counts`."""
+    graph = network.graph
+    slots = new_slots(graph, marks)
+
+    def compute(number: int, call: Call) -> Tree:
+        layer = network.layers[call.layer]
+        inputs = [slots[slot] for slot in call.inputs]
+        if isinstance(layer, Network) and layer.graph and not call.signature.options.children:
+            given = match_inputs(layer, structure.fill(call.signature.args, inputs))
+            return structure.fill(call.value, _count_positions(layer, [*given], counts))
+        mark = next((mark for mark in (_PLACES, _TOKENS) if mark in inputs), None)
+        if isinstance(layer, Positions):
+            mark = _PLACES if mark else None
+        elif isinstance(layer, PositionEmbedding | TokenAndPositionEmbedding):
+            counts.extend([layer.sequence_length] if mark else [])
+            mark = _TOKENS if mark else None
+        elif isinstance(layer, Embedding):
+            counts.extend([layer.input_dim] if mark == _PLACES else [])
+            mark = _TOKENS if mark else None
+        is_index = all(spec.dtype.startswith(("int", "uint")) for spec in call.outputs)
+        mark = _TOKENS if mark == _PLACES and not is_index else mark
+        return structure.fill(call.value, [mark] * len(call.outputs))
+
+    run_calls(graph, slots, compute)
+    return [slots[slot] for slot in graph.output_slots]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,7 @@ from fkeras.engine.graph.walk import new_slots, run_calls
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Tree
 from fkeras.generation.caches import State, map_rows, row_axes, state_specs
-from fkeras.generation.positions import Entry, Positions, follow, token_entry, whole_entry
+from fkeras.generation.positions import Entry, Uses, follow, token_entry, whole_entry
 from fkeras.transforms.graph.rebuilding import runs_graph
 from fkeras.transforms.graph.rewriting import inline
 
@@ -43,6 +43,9 @@ class Form:
         vocabulary: the number of tokens that may be sampled.
         stacked: for each leaf of the model, whether several models are stacked in the leaf; None for one
             model.
+        positions: the number of positions that the tables of the model have; None without a table.
+        scaled: whether the rotary positions of the model depend on the length of a text.
+        boundaries: lengths of texts beyond which cached keys do not fit; see `Scaling.boundary`.
     """
 
     ids: str
@@ -50,6 +53,9 @@ class Form:
     cached: bool
     vocabulary: int
     stacked: tuple[bool, ...] | None = None
+    positions: int | None = None
+    scaled: bool = False
+    boundaries: tuple[int, ...] = ()
 
 
 @functools.partial(
@@ -329,9 +335,7 @@ def _head_inputs(model: Network, form: Form, uses: _Uses) -> list[int]:
         frontier = {slot: None for slot in (*frontier, *taken) if slot not in made}
 
 
-def positions_of(
-    model: Network, form: Form, kinds: Sequence[str] | None = None
-) -> Positions | None:
+def positions_of(model: Network, form: Form, kinds: Sequence[str] | None = None) -> Uses | None:
     """Classifies the calls by their use of positions; returns None for a fixed number of positions.
 
     Args:
@@ -384,7 +388,10 @@ def _read(
         )
         tokens = state["ids"].at[rows, places].set(ids, mode="drop")
         opened = _open_state(state["model"], parts)
-        out = parts.body.run([tokens, *values], opened, [None, *masks])
+        # other models are causal: padding behind the text changes nothing
+        held = jnp.arange(tokens.shape[1])[None] < (before + count)[:, None]
+        mask = held if form.scaled else None
+        out = parts.body.run([tokens, *values], opened, [mask, *masks])
         state = {**state, "ids": tokens, "length": before + count}
     if last:
         index = jnp.maximum(before + count - 1, 0)[:, None]

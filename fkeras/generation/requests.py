@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
@@ -14,11 +15,14 @@ from jax.core import Tracer
 from fkeras.engine import Network
 from fkeras.engine.messages.errors import FKerasError, describe_value
 from fkeras.engine.symbolic.input import InputLayer
+from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.values.random import check_key
 from fkeras.generation.caches import can_take_back, capacity_of, lengths_of, state_specs
 from fkeras.generation.decoding import Prompt
+from fkeras.generation.positions import position_count
 from fkeras.generation.reading import Constant, Form, Reader, positions_of
 from fkeras.generation.samplers import Beam, Sampler
+from fkeras.layers.rotary import Scaling
 from fkeras.training.inputs.ids import tables
 
 WHERE = "fk.generate"
@@ -73,7 +77,14 @@ def reader_of(
     ids, inputs = _inputs(model, others[0], others[1], batch)
     size = _vocabulary(model, vocabulary)
     names = tuple(inputs)
-    form = Form(ids, names, _is_cached(model, ids, names, cache), size)
+    cached = _is_cached(model, ids, names, cache)
+    positions, scaled, boundaries = _limits(*_shapes(model), ids)
+    form = Form(
+        *(ids, names, cached, size),
+        positions=positions,
+        scaled=scaled,
+        boundaries=boundaries if cached else (),
+    )
     if not several:
         if rows is not None:
             raise ValueError(
@@ -89,9 +100,24 @@ def reader_of(
                 f"and {batch} rows. Pass {batch} integers from 0 to {len(models) - 1}."
             )
         rows = np.arange(batch)
-    rows = _integers(rows, "rows", (batch,), 0, len(models) - 1)
-    form = Form(form.ids, form.others, form.cached, form.vocabulary, own)
-    return Reader(stacked, rows, (), form), inputs
+    rows = integers(rows, "rows", (batch,), 0, len(models) - 1)
+    return Reader(stacked, rows, (), dataclasses.replace(form, stacked=own)), inputs
+
+
+# cached, as `_mixing_layers`
+@functools.lru_cache(maxsize=64)
+def _limits(structure: Any, shapes: tuple, ids: str) -> tuple[int | None, bool, tuple[int, ...]]:
+    """Returns `positions`, `scaled` and `boundaries` of `Form`."""
+    model = structure.unflatten([jax.ShapeDtypeStruct(*shape) for shape in shapes])
+    found = (getattr(layer, "scaling", None) for _, layer in sublayers(model))
+    scalings = [s for s in found if isinstance(s, Scaling) and s.needs_length]
+    boundaries = tuple(sorted({s.boundary for s in scalings if s.boundary is not None}))
+    return position_count(model, ids), bool(scalings), boundaries
+
+
+def _shapes(model: Network) -> tuple[Any, tuple]:
+    leaves, structure = jax.tree.flatten(model)
+    return structure, tuple((leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves)
 
 
 def _inputs(model: Network, inputs: Any, masks: Any, batch: int) -> tuple[str, dict[str, Constant]]:
@@ -235,9 +261,7 @@ def _is_cached(model: Network, ids: str, others: tuple[str, ...], cache: bool | 
 
 
 def _mixing(model: Network, ids: str, others: tuple[str, ...]) -> tuple[str, ...] | None:
-    leaves, structure = jax.tree.flatten(model)
-    shapes = tuple((leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves)
-    return _mixing_layers(structure, shapes, ids, others)
+    return _mixing_layers(*_shapes(model), ids, others)
 
 
 # cached: the analysis traces all layers, and each `generate` needs the result
@@ -278,6 +302,15 @@ def _stacked(models: Sequence[Network]) -> tuple[Network, tuple[bool, ...]]:
     return jax.tree.unflatten(structure, leaves), tuple(own)
 
 
+def check_parts(model: Any) -> None:
+    """Raises TypeError for the result of `fk.pretrained.load` in the place of a model."""
+    if not isinstance(model, Network) and hasattr(model, "model") and hasattr(model, "state"):
+        raise TypeError(
+            f"{WHERE}: expected a model and its state, received {type(model).__name__}, which holds both. "
+            "Write fk.generate(loaded.model, loaded.state, ids)."
+        )
+
+
 def check_state(state: Any) -> None:
     """Raises an error for a value that is no state."""
     if state is not None and not isinstance(state, Mapping):
@@ -287,61 +320,8 @@ def check_state(state: Any) -> None:
         )
 
 
-def prompt_of(ids: Any, lengths: Any) -> Prompt:
-    """Returns the prompt, padded on the right to a power of two to limit the number of compilations."""
-    array, counts = ids, None
-    if not isinstance(ids, jax.Array | np.ndarray):
-        array, counts = _padded_rows(ids)
-    is_integer = jnp.issubdtype(array.dtype, jnp.integer)
-    if array.ndim != 2 or not is_integer or array.size == 0:
-        remedy = "Pass a list of lists of ids, or an array padded on the right with lengths=."
-        if array.ndim == 1 and is_integer:
-            remedy = "Add the axis of the rows: ids[None]."
-        elif jnp.issubdtype(array.dtype, np.str_):
-            remedy = "Encode the text: ids = [tokenizer.encode(text)]."
-        raise ValueError(
-            f"{WHERE}: expected ids as integers of shape (b, t), received {array.dtype} of shape "
-            f"{array.shape}. {remedy}"
-        )
-    lengths = counts if lengths is None else lengths
-    batch, width = array.shape
-    lengths = np.full(batch, width) if lengths is None else lengths
-    lengths = _integers(lengths, "lengths", (batch,), 1, width)
-    size = max(8, 1 << (width - 1).bit_length())
-    # NumPy outside of jit: the dispatch of single JAX operations costs as much time as several tokens
-    xp: Any = jnp if is_traced((array, lengths)) else np
-    lengths = xp.asarray(lengths)
-    valid = xp.arange(size)[None] < lengths[:, None]
-    padded = xp.pad(xp.asarray(array), ((0, 0), (0, size - width)))
-    return Prompt(xp.where(valid, padded, 0), valid, {})
-
-
-def _padded_rows(ids: Any) -> tuple[Any, list[int] | None]:
-    """Returns the rows of lists as an array, and their lengths; None for other values."""
-    rows = [*ids] if isinstance(ids, list | tuple) else []
-    xp: Any = jnp if is_traced(rows) else np
-    try:
-        arrays = [xp.asarray(row) for row in rows]
-    except ValueError:
-        # a row of numbers and lists
-        arrays = []
-    if not arrays or any(row.ndim != 1 for row in arrays):
-        is_even = not rows or len({row.shape for row in arrays}) == 1
-        return xp.asarray(ids) if is_even else np.empty(len(rows), object), None
-    counts = [len(row) for row in arrays]
-    if 0 in counts:
-        raise ValueError(
-            f"{WHERE}: expected at least one token in each row, received no token in row "
-            f"{counts.index(0)}. Start the row with the BOS token of the model, or leave the row out."
-        )
-    if xp is jnp and all(jnp.issubdtype(row.dtype, jnp.integer) for row in arrays):
-        # jnp.stack promotes no dtypes if `jax_numpy_dtype_promotion` is strict
-        arrays = [row.astype("int32") for row in arrays]
-    width = max(counts)
-    return xp.stack([xp.pad(row, (0, width - len(row))) for row in arrays]), counts
-
-
-def _integers(values: Any, name: str, shape: tuple[int, ...], least: int, most: int) -> jax.Array:
+def integers(values: Any, name: str, shape: tuple[int, ...], least: int, most: int) -> jax.Array:
+    """Returns an argument with an integer from `least` to `most` for each row."""
     array = values if isinstance(values, jax.Array | np.ndarray) else np.asarray(values)
     if array.shape != shape or not jnp.issubdtype(array.dtype, jnp.integer):
         raise ValueError(
@@ -502,29 +482,60 @@ def count_of(value: Any, name: str) -> int:
     return int(value)
 
 
-def capacity(reader: Reader, prompt: Prompt, width: int, new: int, slack: int) -> int:
+def capacity(reader: Reader, tokens: int, slack: int) -> int:
     """Returns the capacity of new KV caches, or the number of tokens that a model without caches computes.
 
-    Raises:
-        ValueError: if the prompt and the new tokens exceed a fixed input length.
+    Args:
+        tokens: the number of tokens of a row.
+        slack: the maximum number of tokens of a rollback.
     """
-    model = reader.any_model()
-    graph = model.graph
-    dims = graph.specs[graph.input_slots[graph.input_names.index(reader.form.ids)]].dims
-    if isinstance(dims[1], int):
-        if width + new > dims[1]:
-            raise ValueError(
-                f"{WHERE}: expected at most {dims[1]} tokens, the length of the input of {model._where}, "
-                f"received a prompt of {width} and max_new_tokens={new}."
-            )
-        return dims[1]
+    if (fixed := _fixed_length(reader)) is not None:
+        return fixed
     if reader.form.cached:
-        # the rotary scaling of LongRoPE depends on the capacity
-        leaves = jax.tree_util.tree_leaves_with_path(state_specs(model, 1, 8))
-        is_scaled = any(getattr(path[-1], "key", None) == "capacity" for path, _ in leaves)
-        return (width if is_scaled else prompt.ids.shape[1]) + new + slack
+        return tokens + slack
     # a power of two, like the length of many tables of learned positions
-    return 1 << (width + new - 1).bit_length()
+    return min(1 << (tokens - 1).bit_length(), reader.form.positions or tokens * 2)
+
+
+def _fixed_length(reader: Reader) -> int | None:
+    graph = reader.any_model().graph
+    dims = graph.specs[graph.input_slots[graph.input_names.index(reader.form.ids)]].dims
+    return dims[1] if isinstance(dims[1], int) else None
+
+
+def check_length(reader: Reader, state: Any, prompt: Prompt, width: int, new: int) -> None:
+    """Raises ValueError if prompt and new tokens exceed the tokens that a model takes.
+
+    Args:
+        state: a state with caches; empty for new caches.
+        width: the number of tokens of the longest prompt.
+    """
+    where, held = reader.any_model()._where, lengths_of(state)
+    fixed, most = _fixed_length(reader), reader.form.positions
+    for size, noun in ((fixed, "the length of the input"), (most, "the positions")):
+        if held is None and size is not None and width + new > size:
+            raise ValueError(
+                f"{WHERE}: expected at most {size} tokens, {noun} of {where}, received a prompt of "
+                f"{width} and max_new_tokens={new}. Pass max_new_tokens={max(size - width, 1)} or less."
+            )
+    if held is None or is_traced((held, prompt.valid)):
+        return
+    before = np.asarray(held)
+    after = before + np.asarray(prompt.valid).sum(1)
+    if most is not None and int(after.max()) + new > most:
+        raise ValueError(
+            f"{WHERE}: expected at most {most} tokens, the positions of {where}, received "
+            f"{int(after.max())} with those of the state and max_new_tokens={new}."
+        )
+    for boundary in reader.form.boundaries:
+        if ((before > 0) & (before <= boundary) & (after + new > boundary)).any():
+            row = int(np.argmax((before > 0) & (before <= boundary) & (after + new > boundary)))
+            raise ValueError(
+                f"{WHERE}: {where} turns the keys of texts of more than {boundary} tokens by other "
+                f"factors, and the state holds {before[row]} tokens of row {row} without their ids: "
+                f"expected at most {boundary} tokens, received {after[row]} and max_new_tokens={new}. "
+                "Pass the whole text as ids with state=None, or a smaller max_new_tokens."
+            )
 
 
 def _check_entries(model: Network, state: Any, allowed: Any, needed: Any) -> None:

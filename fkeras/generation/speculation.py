@@ -11,15 +11,26 @@ References:
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.generation.caches import State, take_back
-from fkeras.generation.decoding import Sampling, by_row, known_ids, processed_logits, write
+from fkeras.generation.decoding import (
+    Sampling,
+    by_row,
+    known_ids,
+    processed_logits,
+    repeated,
+    write,
+)
 from fkeras.generation.reading import Reader
 from fkeras.generation.samplers import Sampler
+
+# more tokens than those of any text, and far from the largest integer
+_FAR = 1 << 30
 
 
 class DraftCarry(NamedTuple):
@@ -39,11 +50,11 @@ class DraftCarry(NamedTuple):
 
 
 def first_draft_carry(
-    sampling: Sampling, state: State, logits: jax.Array, limit: int, draft_state: State
+    sampling: Sampling, state: State, logits: jax.Array, size: int, draft_state: State
 ) -> DraftCarry:
-    """Returns the carry before the first of at most `limit` new tokens."""
+    """Returns the carry before the first new token, with room for `size` new tokens."""
     batch = logits.shape[0]
-    tokens, lengths = jnp.zeros((batch, limit), jnp.int32), jnp.zeros(batch, jnp.int32)
+    tokens, lengths = jnp.zeros((batch, size), jnp.int32), jnp.zeros(batch, jnp.int32)
     logits = log_probabilities(sampling, logits, known_ids(sampling, tokens, lengths), lengths)
     return DraftCarry(state, logits, tokens, lengths, jnp.ones(batch, bool), draft_state)
 
@@ -67,27 +78,24 @@ def log_probabilities(
 
 
 def _advance_draft(
-    reader: Reader,
     draft: Reader,
-    sampling: Sampling,
     count: int,
+    reader: Reader,
+    sampling: Sampling,
     carry: DraftCarry,
     rounds: jax.Array,
 ) -> DraftCarry:
     """Runs at most `rounds` rounds, each of which adds 1 to `count + 1` tokens to a row."""
 
-    def goes_on(loop: tuple[jax.Array, DraftCarry]) -> jax.Array:
-        return (loop[0] < rounds) & jnp.any(loop[1].active)
+    def step(carry: DraftCarry) -> DraftCarry:
+        return _round(reader, draft, sampling, count, carry)
 
-    def step(loop: tuple[jax.Array, DraftCarry]) -> tuple[jax.Array, DraftCarry]:
-        return loop[0] + 1, _round(reader, draft, sampling, count, loop[1])
-
-    return jax.lax.while_loop(goes_on, step, (jnp.zeros((), jnp.int32), carry))[1]
+    return repeated(step, reader, sampling, carry, rounds)
 
 
-advance_draft = jax.jit(_advance_draft, static_argnums=3)
+advance_draft = jax.jit(_advance_draft, static_argnums=1)
 # donates the carry, as `advance_in_place`
-advance_draft_in_place = jax.jit(_advance_draft, static_argnums=3, donate_argnums=4)
+advance_draft_in_place = jax.jit(_advance_draft, static_argnums=1, donate_argnums=4)
 
 
 def _draw(sampling: Sampling, logits: jax.Array, counts: jax.Array, purpose: int) -> jax.Array:
@@ -111,7 +119,9 @@ def _round(
     reader: Reader, draft: Reader, sampling: Sampling, count: int, carry: DraftCarry
 ) -> DraftCarry:
     state, logits, tokens, lengths, active, draft_state = carry
-    limit = tokens.shape[1]
+    # a text that outgrows its keys in this round is read again before the next round
+    ends = [jnp.where(sampling.starts + lengths < b, b, _FAR) for b in reader.form.boundaries]
+    most = functools.reduce(jnp.minimum, ends, jnp.full_like(lengths, _FAR)) - sampling.starts
     failed = jnp.isnan(logits).any(axis=-1)
     # the first token is certain; all others are proposals
     token = jnp.where(failed, -1, _draw(sampling, logits, lengths, 0))
@@ -150,10 +160,12 @@ def _round(
         if sampling.keys is not None:
             draws = jax.vmap(jax.random.uniform)(_keys(sampling, places, 2))
         accepts = draws < jnp.exp(ratio)  # False for NaN
-        rejects = going & ~(accepts & (places < limit))
+        is_last = places >= most
+        rejects = going & ~(accepts & (places < sampling.limit) & ~is_last)
         rest = jnp.log(jnp.maximum(jnp.exp(target) - jnp.exp(proposal), 0.0))
         # p equals q up to rounding: the difference is 0
-        rest = jnp.where(jnp.isfinite(jnp.max(rest, axis=-1, keepdims=True)), rest, target)
+        no_rest = ~jnp.isfinite(jnp.max(rest, axis=-1, keepdims=True))
+        rest = jnp.where(no_rest | is_last[:, None], target, rest)
         next_logits = jnp.where(rejects[:, None], rest, next_logits)
         going = going & ~rejects
         accepted = accepted + going.astype(jnp.int32)
@@ -163,7 +175,7 @@ def _round(
     state, draft_state = take_back(state, surplus), take_back(draft_state, surplus)
     lengths = lengths + added
     last = jnp.take_along_axis(ids, jnp.maximum(added - 1, 0)[:, None], axis=1)[:, 0]
-    active = active & ~((last < 0) | jnp.isin(last, sampling.end_ids)) & (lengths < limit)
+    active = active & ~((last < 0) | jnp.isin(last, sampling.end_ids)) & (lengths < sampling.limit)
     return DraftCarry(state, next_logits, tokens, lengths, active, draft_state)
 
 

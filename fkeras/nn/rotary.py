@@ -134,8 +134,8 @@ def rotate(
     Args:
         x: array (b, t, ..., d).
         positions: integers (t,) or (b, t).
-        frequencies: array (d_r / 2,), or (b, d_r / 2) for rows with their own; d_r of the d channels
-            turn.
+        frequencies: array (d_r / 2,), or (t, d_r / 2) or (b, t, d_r / 2) for tokens with their own; d_r
+            of the d channels turn.
         scale: factor of cosines and sines.
         interleaved: whether pairs are the channels (2i, 2i + 1) instead of (i, i + d_r / 2).
 
@@ -152,7 +152,8 @@ def rotate(
     # (b or 1, t, 1, ..., pairs): the axes of heads share the angles
     between = (1,) * (x.ndim - 3)
     positions = jnp.reshape(positions, (-1, x.shape[1], *between, 1))
-    frequencies = jnp.reshape(frequencies, (-1, 1, *between, size // 2))
+    tokens = frequencies.shape[-2] if frequencies.ndim > 1 else 1
+    frequencies = jnp.reshape(frequencies, (-1, tokens, *between, size // 2))
     angles = positions.astype("float32") * frequencies
     cos, sin = jnp.cos(angles) * scale, jnp.sin(angles) * scale
     turning, rest = x[..., :size], x[..., size:]

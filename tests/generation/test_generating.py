@@ -1,6 +1,7 @@
 """`fk.generate`: tokens equal those of the whole text computed again, for all forms of models."""
 
 import functools
+import types
 
 import jax
 import jax.numpy as jnp
@@ -70,11 +71,15 @@ def test_model_without_caches_computes_all_tokens_again():
         fk.generate(model, None, PROMPTS, max_new_tokens=6, cache=True)
 
 
-def test_prompts_of_similar_lengths_share_their_programs(model):
+def test_prompts_and_limits_of_similar_lengths_share_their_programs(model):
     fk.generate(model, None, [[1, 2, 3], [4, 5, 6]], max_new_tokens=6)
     with count_compiles() as compiles:
         for ids in ([[1] * 8, [2] * 7], [[1], [2]], np.ones((2, 5), "int64")):
-            fk.generate(model, None, ids, max_new_tokens=6)
+            for limit in (6, 7, 50):
+                assert fk.generate(model, None, ids, max_new_tokens=limit).tokens.shape == (
+                    2,
+                    limit,
+                )
     assert compiles == []
 
 
@@ -103,6 +108,30 @@ def test_end_token_ends_a_row_and_counts(model):
     assert int(generated.lengths[1]) == (row.index(end) + 1 if end in row else 6)
     counts = np.array([5, 2]) + np.asarray(generated.lengths)
     assert generated.state["positions"]["length"].tolist() == counts.tolist()
+
+
+def test_padding_on_any_side_changes_no_token(model):
+    expected = fk.generate(model, None, PROMPTS, max_new_tokens=6)
+    mask = np.array([[0, 0, 1, 1, 1, 1, 1, 0], [1, 0, 0, 0, 0, 1, 0, 0]])
+    ids = np.full(mask.shape, 9)
+    for row, prompt in enumerate(PROMPTS):
+        ids[row][mask[row] == 1] = prompt
+    for kind in (mask, mask.astype(bool).tolist(), jnp.array(mask)):
+        generated = fk.generate(model, None, ids, max_new_tokens=6, mask=kind)
+        assert generated.tokens.tolist() == expected.tokens.tolist()
+    assert generated.state["positions"]["length"].tolist() == [11, 8]
+    compiled = jax.jit(
+        lambda ids, mask: fk.generate(model, None, ids, max_new_tokens=6, mask=mask).tokens
+    )
+    assert compiled(ids, mask).tolist() == expected.tokens.tolist()
+    # of a text that is read for a draft, and by a model without caches
+    options = {"max_new_tokens": 6, "mask": mask}
+    drafted = fk.generate(model, None, ids, **options, draft=(language_models.bigram(1), None))
+    assert drafted.tokens.tolist() == expected.tokens.tolist()
+    assert (
+        fk.generate(model, None, ids, cache=False, **options).tokens.tolist()
+        == drafted.tokens.tolist()
+    )
 
 
 def test_state_continues_the_text(model):
@@ -254,6 +283,14 @@ def test_encoder_runs_once_and_its_padding_changes_nothing():
             scores = model([source[row : row + 1, :length], text])
             text = jnp.concatenate([text, jnp.argmax(scores[:, -1:], -1).astype("int32")], axis=1)
         assert generated.tokens[row].tolist() == text[0, 1:].tolist()
+    left = np.array([[1, 2, 3, 4], [9, 9, 5, 6]])
+    padded = fk.generate(
+        *(model, None, ids),
+        max_new_tokens=5,
+        inputs=left,
+        inputs_mask=np.array([[1] * 4, [0, 0, 1, 1]]),
+    )
+    assert padded.tokens.tolist() == generated.tokens.tolist()
     named = fk.generate(
         *(model, None, ids),
         max_new_tokens=5,
@@ -357,6 +394,26 @@ def suppressed(*ids, greedy=False):
 
 ERRORS = [
     (dict(ids=[1, 2]), ValueError, "integers of shape (b, t)"),
+    (dict(mask=[[1, 0, 1]]), ValueError, "mask as booleans of shape (1, 2)"),
+    (dict(mask=[[1.0, 0.0]]), ValueError, "received float64 of shape (1, 2)"),
+    (dict(mask=[[0, 2]]), ValueError, "expected 0 and 1 in mask"),
+    (dict(mask=[[0, 0]]), ValueError, "a mask without True in row 0"),
+    (dict(mask=[[1, 1]], lengths=[2]), ValueError, "mask or lengths, received both"),
+    (dict(ids=[[1], [2, 3]], mask=[[1], [1, 1]]), ValueError, "different lengths need no mask"),
+    (
+        dict(ids=np.array([[0, 0, 5, 6, 7]]), lengths=[3]),
+        ValueError,
+        "received [6, 7] there, and 2 times the id 0 at the start. If the rows are padded on the left, "
+        "pass mask=ids != 0",
+    ),
+    (dict(max_length=8), TypeError, "`max_new_tokens` counts the new tokens alone"),
+    (dict(temperature=0.5), TypeError, "`sampler = fk.samplers.Temperature(0.7)`"),
+    (dict(attention_mask=[[1, 1]]), TypeError, "Instead: `mask`"),
+    (
+        dict(model=types.SimpleNamespace(model=language_models.bigram(), state={})),
+        TypeError,
+        "Write fk.generate(loaded.model, loaded.state, ids)",
+    ),
     (dict(ids=np.ones((1, 2))), ValueError, "float64 of shape (1, 2)"),
     (dict(ids=[]), ValueError, "integers of shape (b, t)"),
     (dict(ids=[[]]), ValueError, "no token in row 0"),
@@ -448,8 +505,13 @@ def test_bad_arguments_are_errors(change, error, message):
 def test_a_text_longer_than_the_table_of_positions_is_an_error():
     config = fk.pretrained.GPT2Config(vocab_size=11, n_positions=8, n_embd=8, n_layer=1, n_head=2)
     model = fk.pretrained.build(config).build(jax.random.key(0))
-    with pytest.raises(ValueError, match="new token 6 of row 0.* longer than a table of positions"):
-        fk.generate(model, None, [[1, 2, 3]], max_new_tokens=8)
+    message = "at most 8 tokens, the positions of .*, received a prompt of 3 and max_new_tokens=6"
+    with pytest.raises(ValueError, match=message):
+        fk.generate(model, None, [[1, 2, 3]], max_new_tokens=6)
+    state = fk.generate(model, model.init_state(1, 20), [[1, 2, 3]], max_new_tokens=2).state
+    with pytest.raises(ValueError, match="at most 8 tokens, the positions of .*, received 7 with"):
+        fk.generate(model, state, [[1, 2]], max_new_tokens=2)
+    assert fk.generate(model, state, [[1, 2]], max_new_tokens=1).lengths.tolist() == [1]
 
 
 def test_states_of_other_models_are_errors(model):

@@ -7,7 +7,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import samplers
-from fkeras.generation import requests
+from fkeras.generation import prompts, requests
 from fkeras.generation.decoding import Sampling, read_prompt
 from fkeras.generation.speculation import advance_draft, first_draft_carry
 from tests.support import language_models
@@ -96,19 +96,20 @@ def test_sampled_tokens_have_the_distribution_of_the_model():
 
 def test_equal_draft_is_accepted_whole_in_each_round():
     model = language_models.bigram(scale=20.0)
-    prompt = requests.prompt_of([[1], [2]], None)
+    prompt = prompts.prompt_of([[1], [2]], None)
     reader, _ = requests.reader_of(model, None, 2, (None, None), None, None)
-    reader, state, scores, _ = read_prompt(reader, {}, prompt, 32, 0, False)
+    reader, state, scores, _ = read_prompt(reader, {}, prompt, 32, 0, False, jnp.int32(9))
     for keys, sampler in (
         (None, samplers.Greedy()),
         (jax.random.key(0), samplers.Temperature(1.0)),
     ):
         keys = requests.keys_of(keys, [sampler], 2)
-        sampling = Sampling((sampler,), None, keys, prompt[:2], requests.ends_of((), 11))
+        ends, starts = requests.ends_of((), 11), prompts.starts_of(reader, None, prompt)
+        sampling = Sampling((sampler,), None, keys, prompt[:2], ends, jnp.int32(9), starts)
         copies = [jax.tree.map(jnp.copy, state) for _ in range(2)]
         carry = first_draft_carry(sampling, copies[0], scores, 9, copies[1])
         for rounds in (1, 2):
-            carry = advance_draft(reader, reader, sampling, 2, carry, jnp.int32(1))
+            carry = advance_draft(reader, 2, reader, sampling, carry, jnp.int32(1))
             assert carry.lengths.tolist() == [3 * rounds, 3 * rounds]
 
 

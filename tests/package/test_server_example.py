@@ -5,6 +5,8 @@ import importlib.util
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -61,6 +63,21 @@ def test_concurrent_requests_share_batches_and_get_their_own_rows(server):
     np.testing.assert_array_equal([answer["scores"] for _, answer in answers], rows * 2)
     calls = sizes[len(server.SIZES) :]
     assert set(sizes) <= set(server.SIZES) and len(calls) < 24
+
+
+def test_hostile_requests_are_refused(server):
+    def post(url, body):
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, body)) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    with running(server, lambda rows: rows) as url:
+        for row in ("[" * 200_000, "9" * 400, "9" * 5000, "1e400", "1e39", '{"a": 1}', '"\xff"'):
+            assert post(f"{url}/predict", f'{{"row": [1, 2, {row}]}}'.encode("latin1")) == 400, row
+        assert post(f"{url}/predict", b" " * (server.MOST + 1)) == 413
+        assert server.ask(url, [1.0, 2.0, 3.0])[0] == 200
 
 
 def test_overload_is_answered_with_503_and_the_server_goes_on(server, monkeypatch):

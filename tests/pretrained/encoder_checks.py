@@ -48,6 +48,19 @@ def computes_the_numbers_of_transformers(loaded, arrays, inputs, first, mask=Non
     return outputs
 
 
+def padding_changes_no_token(model, ids, left, right=0):
+    """Compares all outputs for texts without padding with those of the same texts between padding."""
+    alone = model(ids)
+    ends = ((0, 0), (left, right))
+    # the padding is a token of the text: only the mask tells them apart
+    padded = np.pad(ids, ends, constant_values=ids[0, -1])
+    out = model(padded, mask=np.pad(np.ones(ids.shape, bool), ends))
+    for key, value in alone.items():
+        other = np.asarray(out[key])
+        other = other[:, left : left + ids.shape[1]] if other.ndim == 3 else other
+        np.testing.assert_allclose(other, value, atol=1e-5, err_msg=key)
+
+
 def is_written_back(name, folder):
     """Writes a loaded folder, and compares all files that were read: bytes, and JSON beside them."""
     loaded = fk.pretrained.load(DATA / name)

@@ -42,6 +42,22 @@ def _without_hub_keys(name: str, config: fk.Json) -> dict[str, Any]:
     return config
 
 
+def text_lengths(positions: jax.Array) -> jax.Array:
+    """Returns for each position the number of tokens of the text that the frequencies depend on.
+
+    A row that begins at position 0 is a whole text. Other rows continue a text whose earlier tokens are
+    in a cache: each token depends on the tokens before it, so that the number of tokens of a call
+    changes nothing.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> text_lengths(jnp.array([[0, 1, 2, -1], [4, 5, -1, -1]])).tolist()
+        [[3, 3, 3, 3], [5, 6, 0, 0]]
+    """
+    whole = jnp.any(positions == 0, axis=-1, keepdims=True)
+    return jnp.where(whole, jnp.max(positions, axis=-1, keepdims=True), positions) + 1
+
+
 class RotaryEmbedding(fk.Layer):
     """Turns pairs of channels by the position times the pair's frequency.
 
@@ -91,8 +107,9 @@ class RotaryEmbedding(fk.Layer):
     scaling: Scaling | None = fk.option(default=None, convert=_scaling, kw_only=True)
 
     supports_masking: ClassVar[bool] = True
+    # with a cache the angles of a token depend on its position only
+    separate_positions: ClassVar[bool] = True
     _keras_module: ClassVar[str] = "keras_hub.src.layers.modeling.rotary_embedding"
-    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(stores_state=False)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments as JSON data; KerasHub reads them without own options."""
@@ -109,11 +126,6 @@ class RotaryEmbedding(fk.Layer):
         """Reads the configuration that `get_config` or KerasHub wrote."""
         return super().from_config(_without_hub_keys(cls.__name__, config), custom_objects)
 
-    def init_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
-        if self.scaling is None or not self.scaling.needs_length:
-            return {}
-        return {"capacity": jnp.asarray(size.length, "int32")}
-
     def forward(
         self,
         context: fk.Context,
@@ -122,13 +134,11 @@ class RotaryEmbedding(fk.Layer):
         start_index: Any = 0,
     ) -> fk.Output:
         arrays = x if isinstance(x, list | tuple) else [x]
-        turned = [self._turn(context, array, positions, start_index) for array in arrays]
+        turned = [self._turn(array, positions, start_index) for array in arrays]
         masks = context.mask if isinstance(context.mask, tuple) else (context.mask,)
         return fk.Output(turned if isinstance(x, list | tuple) else turned[0], mask=masks[0])
 
-    def _turn(
-        self, context: fk.Context, x: jax.Array, positions: Any, start_index: Any
-    ) -> jax.Array:
+    def _turn(self, x: jax.Array, positions: Any, start_index: Any) -> jax.Array:
         axes = self._axes(x)
         x = jnp.moveaxis(x, axes, (1, -1)) if axes != (1, x.ndim - 1) else x
         positions = given_or_counted(self._where, x.shape[1], positions, start_index)
@@ -138,20 +148,20 @@ class RotaryEmbedding(fk.Layer):
                 f"{self._where}: expected an even number of channels that turn, received {size} of "
                 f"{x.shape[-1]} channels. Change the size of the heads, or partial={self.partial}."
             )
-        frequencies = self._frequencies(context, size, positions)
+        frequencies = self._frequencies(size, positions)
         scale = 1.0 if self.scaling is None else self.scaling.scale
         y = rotary.rotate(x, positions, frequencies, scale, self.interleaved)
         return jnp.moveaxis(y, (1, -1), axes) if axes != (1, x.ndim - 1) else y
 
-    def _frequencies(self, context: fk.Context, size: int, positions: jax.Array) -> jax.Array:
+    def _frequencies(self, size: int, positions: jax.Array) -> jax.Array:
         if self.scaling is None:
             frequencies = rotary.inverse_frequencies(size, self.max_wavelength)
+        elif not self.scaling.needs_length:
+            frequencies = self.scaling.frequencies(size, self.max_wavelength, None)
         else:
-            length = None
-            if self.scaling.needs_length:
-                length = context.state.get("capacity")
-                length = jnp.max(positions, axis=-1) + 1 if length is None else length
-            frequencies = self.scaling.frequencies(size, self.max_wavelength, length)
+            lengths = text_lengths(positions)
+            frequencies = self.scaling.frequencies(size, self.max_wavelength, lengths.reshape(-1))
+            frequencies = jnp.reshape(frequencies, (*lengths.shape, -1))
         return rotary.linear(frequencies, self.scaling_factor)
 
     def _axes(self, x: jax.Array) -> tuple[int, int]:

@@ -35,16 +35,24 @@ class Scaling(Configurable):
         """Whether the frequencies depend on the length of the text."""
         return False
 
+    @property
+    def boundary(self) -> int | None:
+        """Largest length of a text whose cached keys do not fit the queries of longer texts.
+
+        `fk.generate` reads a text again that exceeds this number of tokens; None for no length.
+        """
+        return None
+
     def frequencies(self, size: int, base: float, length: jax.Array | None) -> jax.Array:
         """Returns the frequency of each pair of channels.
 
         Args:
             size: number of channels that turn.
             base: wavelength of the slowest pair in the training, divided by 2 pi.
-            length: number of tokens, of each row or of all; None where `needs_length` is False.
+            length: numbers of tokens of texts (n,); None where `needs_length` is False.
 
         Returns:
-            A float32 array (size / 2,), or (b, size / 2) for lengths (b,).
+            A float32 array (size / 2,), or (n, size / 2) for lengths (n,).
         """
         raise NotImplementedError(
             f"{type(self).__name__}: has no `frequencies`. Write `def frequencies(self, size, base, "
@@ -77,6 +85,9 @@ class Linear(Scaling):
 
 class Dynamic(Scaling):
     """Enlarges the base with the length of the text, beyond `original_max_position_embeddings`.
+
+    The keys in a cache keep the base of the length at which they were read, as in Hugging Face's
+    `generate`. A call on the whole text turns all keys by the base of its length.
 
     Args:
         factor: growth of the base.
@@ -214,9 +225,9 @@ def _factors(value: fk.Field) -> fk.Field:
 class LongRope(Scaling):
     """Divides the frequency of each pair by its own factor, another one for long texts.
 
-    Without a cache a text is long if it has more than `original_max_position_embeddings` tokens. With a
-    cache the length of the cache decides, once: keys that were turned for a short text would not fit
-    the queries of a long text.
+    A text is long if it has more than `original_max_position_embeddings` tokens. A call with a cache
+    turns each token by the factors of its position. The keys in the cache keep their factors, and short
+    factors do not fit long ones, so `fk.generate` reads a text again that becomes long.
 
     Args:
         short_factor: divisors of texts up to `original_max_position_embeddings` tokens.
@@ -249,6 +260,10 @@ class LongRope(Scaling):
     @property
     def needs_length(self) -> bool:
         return True
+
+    @property
+    def boundary(self) -> int | None:
+        return self.original_max_position_embeddings
 
     def frequencies(self, size: int, base: float, length: jax.Array | None) -> jax.Array:
         assert length is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from fkeras import layers
+from fkeras import layers, ops
 from fkeras.engine import Input, KerasTensor, Model
 from fkeras.layers.applications import LayerScale
 from fkeras.masks import Mask
@@ -108,3 +108,14 @@ def pre_norm_blocks(
     for model in repeated(block, [()] * blocks):
         x = model(x)
     return x
+
+
+def token_where(x: Tensor, scores: Tensor) -> Tensor:
+    """Records the hidden state of the first token with the largest score (b, t)."""
+    index = ops.reshape(ops.argmax(ops.unmask(scores), axis=-1), (-1, 1, 1))
+    return ops.take_along_axis(ops.unmask(x), index, axis=1)[:, 0]
+
+
+def first_token(x: Tensor, positions: Tensor) -> Tensor:
+    """Records the hidden state of the first token that is no padding."""
+    return token_where(x, ops.cast(ops.equal(positions, 0), "int32"))

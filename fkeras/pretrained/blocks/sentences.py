@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras import layers, ops
-from fkeras.pretrained.blocks.encoder_blocks import Tensor
+from fkeras.pretrained.blocks.encoder_blocks import Tensor, first_token
 from fkeras.pretrained.tables.config import Config
 
 POOLING = "1_Pooling/config.json"
@@ -30,8 +30,11 @@ def _modes(pooling: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def sentence(config: Config, x: Tensor, ids: Tensor) -> Tensor:
+def sentence(config: Config, x: Tensor, positions: Tensor) -> Tensor:
     """Records the sentence embedding: pooling, and normalization if the folder has the module.
+
+    Args:
+        positions: the positions (b, t) of the tokens, -1 at padding.
 
     Raises:
         ValueError: for unsupported pooling modes and modules.
@@ -50,11 +53,10 @@ def sentence(config: Config, x: Tensor, ids: Tensor) -> Tensor:
         if mode == "mean_tokens":
             vectors.append(layers.GlobalAveragePooling1D(name="mean")(x))
         elif mode == "max_tokens":
-            positions = ops.unmask(layers.Positions(name="pooled_positions")(ids))
-            valid = ops.expand_dims(positions >= 0, -1)
+            valid = ops.expand_dims(ops.unmask(positions) >= 0, -1)
             vectors.append(ops.max(ops.where(valid, ops.unmask(x), -1e9), axis=1))
         else:
-            vectors.append(ops.unmask(x)[:, 0])
+            vectors.append(first_token(x, positions))
     y = vectors[0] if len(vectors) == 1 else layers.Concatenate(name="pooling")(vectors)
     kinds = [str(module["type"]).rpartition(".")[2] for module in config.beside.get(MODULES, ())]
     other = [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]

@@ -15,7 +15,7 @@ from fkeras.engine import FrozenDict, Input, Model, option
 from fkeras.engine.config.converters import boolean, choice
 from fkeras.engine.config.field_types import Integer, Real
 from fkeras.pretrained.blocks.activation import activate, activation_name
-from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, norm
+from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, first_token, norm
 from fkeras.pretrained.blocks.encoder_config import EncoderConfig, with_parts
 from fkeras.pretrained.blocks.projections import mlp
 from fkeras.pretrained.blocks.repeated import repeated
@@ -181,7 +181,9 @@ def build(config: BertConfig | DistilBertConfig) -> Model:
     x = norm(layers.Add(name="embedding_add")(parts), epsilon, "embedding_norm")
     for block in repeated(lambda i: _block(config), [()] * config.num_hidden_layers):
         x = block(x)
-    return Model(inputs, _outputs(config, x, ids, embedding), name=config.model_type or "bert")
+    return Model(
+        inputs, _outputs(config, x, positions, embedding), name=config.model_type or "bert"
+    )
 
 
 def _block(config: BertConfig | DistilBertConfig) -> Model:
@@ -196,11 +198,11 @@ def _block(config: BertConfig | DistilBertConfig) -> Model:
 def _outputs(
     config: BertConfig | DistilBertConfig,
     x: Tensor,
-    ids: Tensor,
+    positions: Tensor,
     embedding: layers.ReversibleEmbedding,
 ) -> dict[str, Tensor]:
     outputs = {"hidden": x}
-    first = ops.unmask(x)[:, 0]
+    first = first_token(x, positions)
     width = config.hidden_size
     if "pooler" in config.parts:
         outputs["pooled"] = layers.Dense(width, "tanh", name="pooler")(first)
@@ -221,7 +223,7 @@ def _outputs(
             y = layers.Dense(width, activation, name="classifier_dense")(first)
         outputs["classes"] = layers.Dense(config.num_labels, name="classifier")(y)
     if POOLING in config.beside:
-        outputs["sentence"] = sentence(config, x, ids)
+        outputs["sentence"] = sentence(config, x, positions)
     return outputs
 
 

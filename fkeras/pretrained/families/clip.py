@@ -17,7 +17,7 @@ from fkeras.engine.config.converters import sizes
 from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, Sizes
 from fkeras.masks import Causal, Mask
 from fkeras.pretrained.blocks.activation import activation_name
-from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, norm, pre_norm_blocks
+from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, norm, pre_norm_blocks, token_where
 from fkeras.pretrained.families.vit import (
     SiglipVisionConfig,
     VisionConfig,
@@ -208,13 +208,12 @@ class SiglipConfig(_TwoEncoders):
     vision_config: SiglipVisionConfig = option(default=None, convert=_nested(SiglipVisionConfig))
 
 
-def _text(config: ClipTextConfig, ids: Tensor, mask: Mask | None) -> Tensor:
+def _text(config: ClipTextConfig, ids: Tensor, positions: Tensor, mask: Mask | None) -> Tensor:
     """Returns the hidden states of a text encoder."""
     width = config.hidden_size
-    positions = ops.maximum(layers.Positions(name="positions")(ids), 0)
     embedding = layers.Embedding(config.vocab_size, width, name="embedding")
     table = layers.Embedding(config.max_position_embeddings, width, name="position_embedding")
-    x = add(embedding(ids), table(positions), "embedding_add")
+    x = add(embedding(ids), table(ops.maximum(positions, 0)), "embedding_add")
     x = _blocks(config, x, mask)
     return norm(x, config.layer_norm_eps, "norm")
 
@@ -240,13 +239,13 @@ def _projected(x: Tensor, size: int) -> Tensor:
 
 def _clip_text(config: ClipConfig) -> Model:
     ids = Input((None,), dtype="int32", name="ids")
-    x = _text(config.text_config, ids, Causal())
+    positions = layers.Positions(name="positions")(ids)
+    x = _text(config.text_config, ids, positions, Causal())
     end = config.text_config.eos_token_id
     plain = ops.unmask(ids)
     # argmax returns the first end token: the same id may also be the padding
     is_end = plain if end == 2 else ops.cast(ops.equal(plain, end), "int32")
-    last = ops.reshape(ops.argmax(is_end, axis=-1), (-1, 1, 1))
-    pooled = ops.take_along_axis(ops.unmask(x), last, axis=1)[:, 0]
+    pooled = token_where(x, ops.where(ops.unmask(positions) >= 0, is_end, -1))
     embedding = _projected(pooled, config.projection_dim)
     return Model(ids, {"hidden": x, "pooled": pooled, "embedding": embedding}, name="text")
 
@@ -264,7 +263,8 @@ def _clip_vision(config: ClipConfig) -> Model:
 def _siglip_text(config: SiglipTextConfig) -> Model:
     # SigLIP was trained on texts padded to this length, without a mask
     ids = Input((config.max_position_embeddings,), dtype="int32", name="ids")
-    x = _text(config, ops.unmask(ids), None)
+    plain = ops.unmask(ids)
+    x = _text(config, plain, layers.Positions(name="positions")(plain), None)
     size = config.projection_size or config.hidden_size
     pooled = layers.Dense(size, name="head")(x[:, -1])
     embedding = layers.UnitNormalization(name="normalize")(pooled)

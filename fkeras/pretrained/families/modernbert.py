@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from fkeras import layers, ops
+from fkeras import layers
 from fkeras.engine import FrozenDict, Input, Model, option
 from fkeras.engine.config.converters import boolean, choice
 from fkeras.engine.config.field_types import Integer, OptionalReal, Real
 from fkeras.masks import Window
 from fkeras.pretrained.blocks.activation import activate, activation_name
-from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, norm
+from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, first_token, norm
 from fkeras.pretrained.blocks.encoder_config import with_parts
 from fkeras.pretrained.blocks.projections import gated_mlp
 from fkeras.pretrained.blocks.repeated import repeated
@@ -156,16 +156,16 @@ def build(config: ModernBertConfig) -> Model:
     for block in repeated(lambda i: _block(config, i), kinds):
         x = block(x)
     x = _norm(config, x, "norm")
-    outputs = {"hidden": x}
+    outputs, positions = {"hidden": x}, layers.Positions(name="positions")(ids)
     if "masked" in config.parts:
         y = embedding(_head(config, x), reverse=True)
         outputs["logits"] = layers.Bias(name="head_bias")(y) if config.decoder_bias else y
     if "classifier" in config.parts:
         mean = config.classifier_pooling == "mean"
-        y = layers.GlobalAveragePooling1D(name="mean")(x) if mean else ops.unmask(x)[:, 0]
+        y = layers.GlobalAveragePooling1D(name="mean")(x) if mean else first_token(x, positions)
         outputs["classes"] = layers.Dense(config.num_labels, name="classifier")(_head(config, y))
     if POOLING in config.beside:
-        outputs["sentence"] = sentence(config, x, ids)
+        outputs["sentence"] = sentence(config, x, positions)
     return Model(ids, outputs, name="modernbert")
 
 

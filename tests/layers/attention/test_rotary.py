@@ -59,17 +59,22 @@ def test_rows_have_their_own_lengths():
 @pytest.mark.parametrize(
     "scaling", [rotary.Dynamic(4.0, 8), rotary.LongRope([1.0, 1.0], [4.0, 2.0], 8, 64)]
 )
-def test_the_length_of_the_cache_decides_once(scaling):
+def test_tokens_behind_a_cache_turn_by_their_own_positions(scaling):
     layer = layers.RotaryEmbedding(scaling=scaling)
-    x = np.ones((1, 2, 1, 4), "float32")
-    positions = np.array([[0, 1]])
-    long = layer.apply(x, positions, state=layer.init_state(1, 32)).value
-    later = layer(x, np.array([[30, 31]]))
-    assert np.abs(long - layer(x, positions)).max() > 0.005
-    # positions 30 and 31 of a text of 32 tokens turn with the same frequencies
-    cached = layer.apply(x, positions + 30, state=layer.init_state(1, 32)).value
-    np.testing.assert_allclose(cached, later, atol=1e-6)
-    assert layers.RotaryEmbedding().init_state(1, 32) == {}
+    assert layer.init_state(1, 32) == {}
+    x = np.ones((1, 3, 1, 4), "float32")
+    later = layer(x, np.array([[7, 8, 9]]))
+    # the number of tokens of a call changes nothing
+    for n in range(3):
+        np.testing.assert_array_equal(later[:, n : n + 1], layer(x[:, :1], np.array([[7 + n]])))
+    # the last token of a whole text has the same length
+    text = layer(np.ones((1, 10, 1, 4), "float32"))
+    np.testing.assert_allclose(later[0, 2], text[0, 9], atol=1e-6)
+    # positions that are given without a row, and the axis of the heads first
+    other = layers.RotaryEmbedding(scaling=scaling, sequence_axis=2)
+    for positions in (np.array([7, 8, 9]), np.array([[7, 8, 9]])):
+        turned = other(np.moveaxis(x, 1, 2), positions)
+        np.testing.assert_array_equal(np.moveaxis(turned, 2, 1), later)
 
 
 def test_numbers_of_keras_hub():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fkeras as fk
+from fkeras.pretrained.blocks.sentences import POOLING
 from fkeras.pretrained.families import bert
 from fkeras.saving.containers.errors import FileError
 from tests.pretrained import encoder_checks
@@ -47,18 +48,23 @@ def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     encoder_checks.is_written_back(name, tmp_path)
 
 
-@pytest.mark.parametrize("name", encoder_checks.rows(["bert_sentence", "roberta"], ["roberta"]))
-def test_padding_on_the_right_changes_no_token(name):
+@pytest.mark.parametrize(
+    "name", encoder_checks.rows(FOLDERS, ("bert", "roberta", "distilbert_classifier"))
+)
+def test_padding_changes_no_token(name):
     loaded, arrays = encoder_checks.arrays_of(name)
     ids = arrays["ids"][2:, :8].astype("int32")
-    alone = loaded.model(ids)
-    # other padding than in the file
-    padded = np.concatenate([ids, np.full((1, 6), 50, "int32")], axis=1)
-    out = loaded.model(padded, mask=np.arange(14)[None] < 8)
-    for key, value in alone.items():
-        other = np.asarray(out[key])
-        other = other[:, :8] if other.ndim == 3 else other
-        np.testing.assert_allclose(other, value, atol=1e-5, err_msg=key)
+    # on the left, on both sides
+    encoder_checks.padding_changes_no_token(loaded.model, ids, 6)
+    encoder_checks.padding_changes_no_token(loaded.model, ids, 2, 4)
+
+
+@pytest.mark.parametrize("mode", ["cls", "max", "mean"])
+def test_sentences_are_those_of_the_tokens_without_padding(mode):
+    beside = {POOLING: {f"pooling_mode_{mode}_tokens": False, "pooling_mode": mode}}
+    config = dataclasses.replace(bert.BERT.tiny, num_hidden_layers=1, beside=beside)
+    model = fk.pretrained.build(config).build(jax.random.key(0))
+    encoder_checks.padding_changes_no_token(model, np.array([[5, 9, 3, 8]], "int32"), 2, 1)
 
 
 @pytest.mark.exhaustive

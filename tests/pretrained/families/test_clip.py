@@ -71,6 +71,8 @@ def test_padding_after_the_end_token_changes_nothing():
     alone = model(ids)["embedding"]
     # tokens see earlier tokens only, and the first end token gives the vector
     np.testing.assert_allclose(model(padded)["embedding"], alone, atol=1e-6)
+    # padding with the end token on the left is no end
+    encoder_checks.padding_changes_no_token(model, ids, 3, 2)
 
 
 def test_texts_of_siglip_have_one_length():

@@ -1,0 +1,158 @@
+"""Runs decoding outside of compiled programs: calls of limited time, with room that grows between them.
+
+A call of a compiled program cannot be interrupted. Between two calls Python handles signals, such as that
+of Ctrl-C, and caches grow to the next of a few sizes: a program is compiled for each size, not for each
+`max_new_tokens`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.generation.caches import State, enlarged, new_state
+from fkeras.generation.decoding import Sampling, outgrown
+from fkeras.generation.reading import Form, Reader
+
+_Carry = TypeVar("_Carry", bound=Any)
+
+# seconds of a call
+_SECONDS = 0.1
+# in a model that computes all tokens again, and with caches: new tokens for which there is room at once
+_FIRST = (64, 512)
+# the smallest size
+_LEAST = (16, 64)
+
+
+def size_for(form: Form, tokens: int, new: int | None = None) -> int:
+    """Returns a number of tokens with room for `tokens`, of which `new` are new tokens.
+
+    Without `new` the result has room for all tokens, otherwise for the first new tokens at least.
+
+    Example:
+        >>> form = Form("ids", (), True, 11)
+        >>> [size_for(form, tokens) for tokens in (9, 65, 97)], size_for(form, 10**9, 10**9 - 9)
+        ([64, 96, 128], 768)
+    """
+    if new is not None:
+        tokens = tokens - new + min(new, _FIRST[form.cached])
+    power = 1 << max(tokens - 1, _LEAST[form.cached] - 1).bit_length()
+    return power * 3 // 4 if tokens <= power * 3 // 4 and power > _LEAST[form.cached] else power
+
+
+@dataclasses.dataclass
+class Runner:
+    """Runs a loop call by call.
+
+    Attributes:
+        advance: returns the carry after at most a number of steps.
+        read_again: returns the carry with the texts read again that outgrow their keys.
+        readers: the readers of the states that grow, by the name of the state in the carry.
+        capacity: returns the capacity of the state of a reader, with room for a number of tokens.
+        form: the form of the model.
+        sampling: the samplers and the limit of the call.
+        width: the number of tokens of the longest prompt.
+        limit: the maximum number of new tokens.
+        size: the number of tokens of a row for which there is room.
+        slack: the maximum number of tokens of a rollback.
+        stride: the maximum number of tokens that a step reads.
+        most: the maximum number of steps of a call; None for no maximum.
+        steps: the maximum number of steps of the next call.
+        longest: the number of new tokens of the longest row.
+        outgrows: whether a text must be read again before the next step.
+        is_active: whether a row has not ended.
+    """
+
+    advance: Callable[[Any, jax.Array], Any]
+    read_again: Callable[[Any], Any]
+    readers: Mapping[str, Reader]
+    capacity: Callable[[Reader, int], int]
+    form: Form
+    sampling: Sampling
+    width: int
+    limit: int
+    size: int
+    slack: int
+    stride: int
+    most: int | None
+    steps: int
+    longest: int = 0
+    outgrows: int = 1
+    is_active: int = 1
+
+    def __call__(self, carry: _Carry) -> _Carry:
+        """Returns the carry after one call."""
+        used = self.width + self.longest
+        while self.size < self.width + self.limit and self._room(used) < 1:
+            self.size = size_for(self.form, min(2 * self.size, self.width + self.limit))
+            carry = self._enlarged(carry)
+        steps = min(self.steps, max(self._room(used), 1))
+        start = time.perf_counter()
+        if self.outgrows and self.form.boundaries:
+            carry = self.read_again(carry)
+        carry = self.advance(carry, jnp.int32(steps))
+        status = _status(self.form.boundaries, self.sampling.starts, carry.lengths, carry.active)
+        self.longest, self.outgrows, self.is_active = map(int, jax.device_get(status))
+        fitting = int(steps * _SECONDS / (time.perf_counter() - start))
+        # one fast call is no reason for a very long call
+        self.steps = min(max(fitting, 1), 8 * steps, self.most or self.limit)
+        return carry
+
+    def complete(self, carry: _Carry) -> _Carry:
+        """Returns the carry after the end of all rows."""
+        while True:
+            carry = self(carry)
+            if not self.is_active:
+                return carry
+
+    def state(self, name: str, state: State, rows: int) -> State:
+        """Returns a state of a number of rows with room for `size` tokens."""
+        if name not in self.readers:
+            return state
+        reader = self.readers[name]
+        return _enlarged_state(reader, state, rows, self.capacity(reader, self.size), self.slack)
+
+    def _room(self, used: int) -> int:
+        sizes = [self.capacity(reader, self.size) for reader in self.readers.values()]
+        return (min([*sizes, self.size + self.slack]) - used) // self.stride
+
+    def _enlarged(self, carry: _Carry) -> _Carry:
+        """Returns the carry with room for `size` tokens in its states and arrays of tokens."""
+        changes: dict[str, Any] = {}
+        rows = carry.logits.shape[0]
+        for name in self.readers:
+            changes[name] = self.state(name, getattr(carry, name), rows)
+        for name in ("tokens", "ended_tokens"):
+            if hasattr(carry, name):
+                tokens = getattr(carry, name)
+                more = self.size + self.slack - tokens.shape[-1]
+                changes[name] = jnp.pad(tokens, [*[(0, 0)] * (tokens.ndim - 1), (0, more)])
+        return carry._replace(**changes)
+
+
+def first_steps(reader: Reader, rows: int, capacity: int) -> int:
+    """Returns a number of steps that ends soon on a slow device: for 1 GB of weights in a second."""
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(reader.model))
+    tokens = rows if reader.form.cached else rows * capacity
+    return max(1, int(_SECONDS * 1e9 / (1e5 + size * (1 + tokens / 8))))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _status(
+    boundaries: tuple[int, ...], starts: jax.Array, lengths: jax.Array, active: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    rows = outgrown(boundaries, starts + lengths, active)
+    return jnp.max(lengths), jnp.any(rows), jnp.any(active)
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3, 4))
+def _enlarged_state(reader: Reader, state: State, rows: int, capacity: int, slack: int) -> State:
+    cached = reader.form.cached
+    own = {} if cached else state["model"]
+    return enlarged(state, new_state(reader.any_model(), cached, own, rows, capacity, slack))
