@@ -21,7 +21,7 @@ from fkeras.engine.messages.html import html_table
 from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.overrides import check_trainer_methods
-from fkeras.engine.values.argument_types import Arrays, Data, FilePath, Inputs
+from fkeras.engine.values.argument_types import Arrays, Data, FilePath
 from fkeras.losses.naming import as_loss
 from fkeras.training import callbacks as hooks
 from fkeras.training.checkpoint.plan import Checkpoint
@@ -396,9 +396,9 @@ class Trainer(Configurable):
                 grain, or a function of the step number. The arrays of such a batch may have different
                 numbers of rows, as nodes and edges of a graph; each combination of numbers compiles
                 another program, and an epoch's logs weigh the batch by the rows of its first output.
-                An input of the dtype "string" takes lists,
-                arrays and columns of strings: the layers of strings run on the host, for arrays once
-                before the first step, and the run keeps the whole model.
+                An input of the dtype "string" takes lists, arrays and columns of strings: the layers
+                of strings run on the host, for arrays once before the first step, and the run keeps
+                the whole model.
             y: the targets, in the same forms; None for an objective of `x` alone, or for a model
                 whose layers return their losses.
             batch_size: rows of a step, 32 by default. The last batch has the remaining rows:
@@ -564,20 +564,21 @@ class Trainer(Configurable):
     def predict(
         self,
         run: TrainState,
-        x: Inputs,
+        x: Data,
         batch_size: int | None = None,
         verbose: int | str = 0,
         steps: int | None = None,
     ) -> Any:
-        """Returns the model's outputs on arrays, as NumPy arrays in the structure of the outputs.
+        """Returns the outputs of all batches, joined along their first axis, as NumPy arrays.
 
         Args:
             run: the run; only its model and state are used.
-            x: an array, or a list or dictionary of arrays; strings as in `fit`.
-            batch_size: rows of a batch, 32 by default. Fewer rows are filled up to a power of
-                two, if the outputs of a row depend on no other row.
+            x: an array, or a list or dictionary of arrays; or a source of batches as in `fit`, whose
+                batches are `x`, `(x,)`, `(x, y)` or `(x, y, sample_weight)`; strings as in `fit`.
+            batch_size: rows of a batch of arrays, 32 by default. Fewer rows are filled up to a
+                power of two, if the outputs of a row depend on no other row.
             verbose: accepted as in `fit`; `predict` writes no output.
-            steps: largest number of batches.
+            steps: number of batches of a source; largest number of batches of arrays.
         """
         checks.check_run(run, "predict")
         # A prediction of one row takes microseconds: skip the checks of default arguments.

@@ -332,11 +332,6 @@ MISSING[2:4] = None, np.nan
             fk.FKerasError,
             "export_step.*received strings.*split_host",
         ),
-        (
-            lambda: TRAINER.predict(_runs()[0], iter([X])),
-            TypeError,
-            "Predict batch by batch",
-        ),
     ],
 )
 def test_bad_data_of_models_of_strings(call, error, words):

@@ -7,7 +7,7 @@ fill up the last batch. If these rows would change a result, the last batch is a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -143,6 +143,11 @@ class Feed:
         if stop > len(self) and not self.exact:
             rows = np.minimum(np.arange(start, stop), len(self) - 1)
         return jax.tree.map(host_arrays.canonical, host_arrays.take(self.tree, rows))
+
+    def batches(self) -> Iterator[tuple[Any, int]]:
+        """Yields each batch, as `batch` returns it, and the number of its real rows."""
+        for number in range(self.steps):
+            yield self.batch(number), int(self.counts(number, 1)[0])
 
 
 class Epoch:

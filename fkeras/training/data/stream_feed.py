@@ -51,7 +51,7 @@ class Batches:
         steps: number of batches of an epoch; None for a whole pass over the source.
         what: name of the call in messages.
         check: called with every batch and the rows of a full batch, or None for a batch whose arrays
-            have different numbers of rows; returns the batch with its weights.
+            have different numbers of rows; returns the batch with its weights, or the inputs alone.
         host: `(batch, call) -> tree`: converts a batch to arrays on the host; rejects a batch of
             another structure.
         fills: `(full batch, count) -> bool`: whether a batch of `count` rows may be filled up.
@@ -176,6 +176,13 @@ class Batches:
             self.running = self._pass_at(step)
         self.positioned = False
         return BatchEpoch(self, self.running, step, begin)
+
+    def batches(self) -> Iterator[tuple[Any, int]]:
+        """Yields each batch of a pass, filled up where that changes no result, and its real rows."""
+        epoch = self.epoch(None)
+        while (chunk := epoch.take(1)) is not None:
+            (arrays, counts), _ = chunk
+            yield jax.tree.map(lambda array: array[0], arrays), int(counts[0])
 
     # A source may have another order in each pass: a function of the step, so that it can resume.
     def _pass_at(self, step: int) -> Iterator[Any]:
@@ -338,13 +345,17 @@ def _takes_step(source: Callable[..., Any]) -> bool:
     """Returns whether a function returns a batch for the number of a step, as far as is known."""
     if inspect.isgeneratorfunction(source):
         return False
-    try:
-        inspect.signature(source).bind(0)
-    except TypeError:
-        return False
-    except ValueError:  # a function from C without a signature
+    # functions may be wrapped, as by jax.jit, or bound to an object
+    inner = inspect.unwrap(source)
+    function = getattr(inner, "__func__", inner)
+    code = getattr(function, "__code__", None)
+    if code is None:
         return True
-    return True
+    bound = function is not inner
+    by_position, defaults = code.co_argcount - bound, len(function.__defaults__ or ())
+    required = code.co_kwonlyargcount > len(function.__kwdefaults__ or ())
+    takes_one = by_position > 0 or code.co_flags & inspect.CO_VARARGS
+    return bool(takes_one) and by_position - defaults <= 1 and not required
 
 
 def specs(batch: object, count: int | None = None) -> Any:

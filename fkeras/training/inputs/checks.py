@@ -86,7 +86,7 @@ def check_lengths(x: object, y: object = None, weights: object = None, equal: bo
         raise ValueError(
             f"The arrays differ in their number of rows: {shown}. Every array needs a row for each "
             "sample. Pass a batch whose arrays have no common rows, such as a graph, in a list of "
-            "batches, [(x, y)], and predict with model(x)."
+            "batches: [(x, y)], or predict(run, [(x,)])."
         )
     if not rows or 0 in rows.values():
         raise ValueError("The data are empty: expected at least one row, received none.")

@@ -19,7 +19,7 @@ from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.joint_feed import JointBatches
 from fkeras.training.data.stream_feed import Batches, is_batches
 from fkeras.training.inputs import checks, ids
-from fkeras.training.inputs.padding import fills_up
+from fkeras.training.inputs.padding import fills_up, predicts_by_row
 from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs, sharding, shares
@@ -90,6 +90,44 @@ def evaluation_feed(
 ) -> Feed | Batches:
     """Returns the feed of an evaluation, for this process of a group."""
     return _Call(trainer, run, "evaluate", False, group).feed(rows, size, steps)
+
+
+def prediction_batches(
+    trainer: Trainer, run: TrainState, x: object, steps: int | None, group: Alone
+) -> Batches:
+    """Returns the inputs of a source of batches, which may hold targets and weights, too."""
+    if group.count > 1:
+        raise ValueError(
+            f"Trainer.predict: expected arrays in several processes, received a source of batches "
+            f"({type(x).__name__}). Predict batch by batch, with the same batches in each process: "
+            "[trainer.predict(run, x) for x in batches]."
+        )
+    model = run.model
+
+    def host(batch: Any, what: str) -> Any:
+        if not isinstance(batch, tuple | list):
+            batch = (batch,)
+        if not 1 <= len(batch) <= 3:
+            raise TypeError(
+                f"Trainer.{what}: expected x, (x,), (x, y) or (x, y, sample_weight), received "
+                f"{len(batch)} entries. Let the source yield a tuple with all inputs as its first entry."
+            )
+        rows = texts.as_host(model, batch[0], f"{what}: x")
+        checks.check_lengths(rows, equal=False)
+        return texts.mapped(model, rows), None, None
+
+    def checked(batch: tuple, size: int | None) -> Any:
+        if size is not None:
+            sharding.check_rows(trainer, max(host_arrays.length(batch), size))
+        check_x(model, batch[0], None)
+        return batch[0]
+
+    def fills(x: Any, count: int) -> bool:
+        return predicts_by_row(model, run.state, x, host_arrays.length(x))
+
+    feed = Batches(x, steps, "predict", checked, host, fills, training=False)
+    feed.check_length()
+    return feed
 
 
 @dataclasses.dataclass(frozen=True)

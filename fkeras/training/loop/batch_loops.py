@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from fkeras.training.data import host_arrays
 from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.features import without_front
 from fkeras.training.data.stream_feed import Batches
@@ -154,7 +155,7 @@ def _reader(names: tuple[str, ...], logs: Mapping[str, Any]) -> Any:
 
 def predict(
     run: TrainState,
-    feed: Feed,
+    feed: Feed | Batches,
     put: Callable[[Any], Any],
     compute: Callable[..., tuple[Any, Any]] = step.compiled_predict,
     group: Alone = ALONE,
@@ -167,23 +168,37 @@ def predict(
     parts = list(predicted(run, feed, put, compute, group))
     if len(parts) == 1:
         return parts[0]
-    return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
+    return jax.tree.map(_joined, *parts)
+
+
+def _joined(*arrays: np.ndarray) -> np.ndarray:
+    """Returns the rows of all batches in one array."""
+    shapes = list(dict.fromkeys(array.shape for array in arrays))
+    for shape in shapes:
+        if not shape or shape[1:] != shapes[0][1:]:
+            raise ValueError(
+                "Trainer.predict: expected outputs that differ in their first axis only, received "
+                f"shapes {shapes[0]} and {shape} from batches of one call. Compute the batches one by "
+                "one: [model(x) for x in batches]."
+            )
+    return np.concatenate(arrays)
 
 
 def predicted(
     run: TrainState,
-    feed: Feed,
+    feed: Feed | Batches,
     put: Callable[[Any], Any],
     compute: Callable[..., tuple[Any, Any]],
     group: Alone = ALONE,
 ) -> Iterator[Any]:
     """Yields the outputs of each batch, without filled-up rows; the arguments are those of `predict`."""
     state, pending = run.state, []
-    for start in range(feed.steps):
-        batch = put(feed.batch(start))
-        updates, value = compute(run.model, state, batch)
+    for batch, count in feed.batches():
+        # the outputs of a batch of real rows alone may have any number of rows
+        rest = count if host_arrays.length(batch) > count else None
+        updates, value = compute(run.model, state, put(batch))
         state = {**state, **updates}
-        pending.append((value, int(feed.counts(start, 1)[0])))
+        pending.append((value, rest))
         # Fetch with a delay of two batches: the device computes during the transfer, and at most
         # three outputs occupy its memory.
         if len(pending) > 2:
@@ -198,13 +213,18 @@ def predict_batch(run: TrainState, x: np.ndarray, size: int) -> Any:
     if count < size:
         x = np.concatenate([x, np.broadcast_to(x[-1:], (size - count, *x.shape[1:]))])
     _, value = step.compiled_predict(run.model, run.state, x)
-    if isinstance(value, jax.Array):
-        return np.asarray(value)[:count]
-    return jax.tree.map(lambda array: np.asarray(array)[:count], value)
+    return _on_host(value, count if count < size else None)
 
 
-def _fetch(group: Alone, value: object, count: int) -> Any:
+def _fetch(group: Alone, value: object, count: int | None) -> Any:
     group.wait(value)
+    return _on_host(value, count)
+
+
+def _on_host(value: Any, count: int | None) -> Any:
+    """Returns outputs as NumPy arrays: the first `count` rows of a filled batch, or all."""
+    if count is None:
+        return jax.tree.map(np.asarray, value)
     # Sliced on the host: slicing on the device would compile a program for each `count`.
     return jax.tree.map(lambda array: np.asarray(array)[:count], value)
 

@@ -1,4 +1,4 @@
-"""Predicts on arrays: checks the data of `Trainer.predict` and splits them into batches."""
+"""Predicts on arrays and on sources: checks the data of `Trainer.predict`, and splits arrays into batches."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import dataclasses
 import functools
 from typing import Any
 
-from fkeras.engine import FKerasError, Network
 from fkeras.engine.network.network import decoded_values
 from fkeras.training.data import array_feed, host_arrays, texts
-from fkeras.training.data.stream_feed import is_batches
+from fkeras.training.data.array_feed import Feed
+from fkeras.training.data.stream_feed import Batches, is_batches
 from fkeras.training.inputs import checks, sources
 from fkeras.training.inputs.padding import predicts_by_row
 from fkeras.training.loop import batch_loops
@@ -23,11 +23,11 @@ from fkeras.training.step import sharding, step
 def predict(
     trainer: Trainer, run: TrainState, x: Any, size: int, steps: int | None, group: Alone = ALONE
 ) -> Any:
-    """Returns the model's outputs on arrays, as NumPy arrays in the structure of the outputs.
+    """Returns the model's outputs on arrays or a source, as NumPy arrays in the structure of the outputs.
 
     Args:
         trainer: the trainer; its mesh decides which devices compute which rows.
-        steps: largest number of batches, or None for all.
+        steps: number of batches of a source, largest number of batches of arrays, or None for all.
     """
     # A single batch needs no feed: preparing one costs more than the call of a small model.
     single = steps is None and trainer.mesh is None and checks.is_single_batch(run.model, x, size)
@@ -35,18 +35,11 @@ def predict(
         largest = rounded(len(x), size)
         fills = len(x) == largest or predicts_by_row(run.model, run.state, x, largest)
         return batch_loops.predict_batch(run, x, largest if fills else len(x))
-    rows = _on_host(run.model, x)
-    count = checks.check_lengths(rows)
-    rows = texts.mapped(run.model, rows)
-    largest = sharding.rows_for(trainer, rounded(count, size))
-    sources.check_x(run.model, rows, largest)
-    checks.check_stateful(run.model, count, min(size, count), False)
-    # `feed_of` limits the size to the number of rows, and the feed fills the last batch up.
-    feed = array_feed.feed_of(host_arrays.in_memory(rows), size, steps)
-    if count % largest and not predicts_by_row(run.model, run.state, rows, largest):
-        feed = dataclasses.replace(feed, exact=True)
+    feed: Feed | Batches
+    if is_batches(x) and not _is_table(x):
+        feed = sources.prediction_batches(trainer, run, x, steps, group)
     else:
-        feed = dataclasses.replace(feed, size=largest)
+        feed = _array_feed(trainer, run, x, size, steps)
     compare_call(group, trainer, run, {"data": feed})
     run = sharding.place(trainer, run) if group.count > 1 else run
     if trainer.mesh is None:
@@ -71,14 +64,27 @@ def rounded(count: int, size: int) -> int:
     return min(1 << (count - 1).bit_length(), size)
 
 
-def _on_host(model: Network, x: object) -> Any:
-    try:
-        return texts.as_host(model, x, "predict: x")
-    except (TypeError, FKerasError):
-        if not is_batches(x):
-            raise
-        # without the first error, whose remedy is that of an array
-        raise TypeError(
-            f"Trainer.predict: x: expected arrays, received a source of batches ({type(x).__name__}). "
-            "Predict batch by batch: [trainer.predict(run, x) for x, *_ in batches]."
-        ) from None
+def _array_feed(trainer: Trainer, run: TrainState, x: Any, size: int, steps: int | None) -> Feed:
+    rows = texts.as_host(run.model, x, "predict: x")
+    count = checks.check_lengths(rows)
+    rows = texts.mapped(run.model, rows)
+    largest = sharding.rows_for(trainer, rounded(count, size))
+    sources.check_x(run.model, rows, largest)
+    checks.check_stateful(run.model, count, min(size, count), False)
+    # `feed_of` limits the size to the number of rows, and the feed fills the last batch up.
+    feed = array_feed.feed_of(host_arrays.in_memory(rows), size, steps)
+    if count % largest and not predicts_by_row(run.model, run.state, rows, largest):
+        return dataclasses.replace(feed, exact=True)
+    return dataclasses.replace(feed, size=largest)
+
+
+def _is_table(x: Any) -> bool:
+    """Returns whether a list of tuples is one array: its tuples are rows of numbers or strings.
+
+    Example:
+        >>> import numpy as np
+        >>> _is_table([(1.0, 2.0), (3.0, 4.0)]), _is_table([(np.ones((4, 2)),)]), _is_table([([1, 2],)])
+        (True, False, False)
+    """
+    is_list = isinstance(x, list) and host_arrays.is_leaf(x)
+    return is_list and not any(isinstance(entry, list) for entry in x[0])

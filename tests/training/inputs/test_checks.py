@@ -110,7 +110,26 @@ CASES = (
     (lambda: TRAINER.evaluate(RUN, X, Y, steps=0), r"steps: expected"),
     (lambda: TRAINER.fit(X, Y), r"run = trainer\.init\(model, jax\.random\.key\(0\)\)"),
     (lambda: TRAINER.predict(RUN.model, X), r"trainer\.predict\(run, \.\.\.\)"),
-    (lambda: TRAINER.predict(RUN, iter([X])), r"a source of batches \(list_iterator\).*batch by"),
+    (lambda: TRAINER.predict(RUN, iter([])), r"Trainer\.predict: expected batches.* empty source"),
+    (lambda: TRAINER.predict(RUN, lambda step: X), r"missing steps for a function of the step"),
+    (lambda: TRAINER.predict(RUN, [(X,)], steps=2), r"steps up to 1, the length of the source"),
+    (lambda: TRAINER.predict(RUN, iter([X]), steps=2), r"expected 2 batches, .* ended after 1"),
+    (
+        lambda: TRAINER.predict(RUN, [(X, Y, Y, Y)]),
+        r"predict, batch 1: .*received 4 entries.*tuple",
+    ),
+    (lambda: TRAINER.predict(RUN, [()]), r"predict, batch 1: expected x, .*received 0 entries"),
+    (
+        lambda: TRAINER.predict(RUN, iter([X, None])),
+        r"predict, batch 2: expected a batch, received N",
+    ),
+    (
+        lambda: TRAINER.predict(RUN, iter([X[:2], X])),
+        r"predict, batch 2: expected x of shape \(2, 4\)",
+    ),
+    (lambda: TRAINER.predict(RUN, iter([X[:0]])), r"data are empty"),
+    (lambda: TRAINER.predict(RUN, iter([X[0, 0]])), r"x: .*received a scalar"),
+    (lambda: TRAINER.predict(RUN, iter([X, put(X, 3, np.nan)])), r"x, row 3"),
     (lambda: jax.jit(lambda x: TRAINER.predict(RUN, x))(X), r"tracer.*trainer\.step"),
 )
 

@@ -1,7 +1,10 @@
 """Sources of batches: iterables, generators, functions of the step, mapped files, wrong sources."""
 
+import itertools
+
 import chex
 import jax
+import keras
 import numpy as np
 import pytest
 
@@ -9,6 +12,7 @@ import fkeras as fk
 from fkeras import layers
 from fkeras.training.data import array_feed, stream_feed
 from fkeras.utils.sources.dataset import Dataset
+from tests.support.keras_oracle import keras_rules
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(44, 3)).astype("float32")
@@ -393,6 +397,31 @@ def test_on_nonfinite_rejects_unknown_values():
         fk.Trainer("sgd", "mse", on_nonfinite="stop")
 
 
+@pytest.mark.exhaustive
+def test_labels_of_ctc_may_be_padded_by_minus_one():
+    """Arrays and sources, with and without weights: the losses are those of labels padded by zero."""
+    labels = np.array([[1, 2, 0], [3, 0, 0], [2, 2, 1], [1, 0, 0]], "int32")
+    padded = np.where(labels == 0, -1, labels)
+    frames, weights = X[:32].reshape(4, 8, 3), np.array([1.0, 0.5, 0.0, 2.0], "float32")
+    trainer = fk.Trainer("sgd", "ctc")
+    run = trainer.init(fk.Sequential([fk.Input((8, 3)), layers.Dense(4)]), KEY)
+    each = fk.losses.ctc(labels, run.model(frames))
+    for weighted, expected in (((), each.mean()), ((weights,), (each * weights).mean())):
+        source = [tuple(a[i : i + 2] for a in (frames, padded, *weighted)) for i in (0, 2)]
+        options = {"sample_weight": weighted[0]} if weighted else {}
+        arrays, history = trainer.fit(run, frames, padded, 2, shuffle=False, verbose=0, **options)
+        fitted, logs = trainer.fit(run, source, verbose=0)
+        chex.assert_trees_all_equal(fitted.model, arrays.model)
+        zeros, _ = trainer.fit(run, frames, labels, 2, shuffle=False, verbose=0, **options)
+        chex.assert_trees_all_close(fitted.model, zeros.model, rtol=1e-6)
+        assert logs.history == history.history
+        for found in (
+            trainer.evaluate(run, frames, padded, 2, verbose=0, **options),
+            trainer.evaluate(run, source, verbose=0),
+        ):
+            assert found["loss"] == pytest.approx(float(expected), rel=1e-5)
+
+
 # batches whose arrays have different numbers of rows
 
 
@@ -451,6 +480,96 @@ def test_arrays_of_a_batch_may_have_different_numbers_of_rows(name):
     assert trainer.evaluate(fitted, GRAPHS, verbose=0)["loss"] == expected
 
 
+PREDICT_SOURCES = {
+    "list": (lambda: GRAPHS, None),
+    "inputs alone": (lambda: [(x,) for x, _ in GRAPHS], None),
+    "bare inputs": (lambda: (x for x, _ in GRAPHS), None),
+    "steps": (lambda: GRAPHS, 3),
+    "endless": (lambda: itertools.cycle(GRAPHS), 9),
+    "function of the step": (lambda: lambda step: GRAPHS[step % 7], 7),
+}
+
+
+@pytest.mark.parametrize("name", PREDICT_SOURCES)
+def test_predictions_of_graphs_are_joined(name):
+    source, steps = PREDICT_SOURCES[name]
+    expected = [
+        np.asarray(GRAPH_RUN.model(x))
+        for x, _ in itertools.islice(itertools.cycle(GRAPHS), steps or 7)
+    ]
+    found = TRAINER.predict(GRAPH_RUN, source(), steps=steps)
+    np.testing.assert_allclose(found, np.concatenate(expected), rtol=1e-5, atol=1e-6)
+
+
+def test_predictions_of_each_output_have_their_own_rows():
+    """Neither the first array nor a common number of rows cuts an output."""
+    model = graph_model()
+    both = fk.Model(model.inputs, {"nodes": model.outputs, "ends": model.inputs["senders"] + 1})
+    run = TRAINER.init(both, KEY)
+    for trainer in (TRAINER, fk.Trainer("sgd", "mse", mesh=jax.make_mesh((2,), ("data",)))):
+        found = trainer.predict(run, GRAPHS)
+        assert found["nodes"].shape == (sum(len(y) for _, y in GRAPHS), 1)
+        ends = np.concatenate([x["senders"] for x, _ in GRAPHS])
+        np.testing.assert_array_equal(found["ends"], ends + 1)
+
+
+class KerasBatches(keras.utils.PyDataset):
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        return (X[8 * index : 8 * index + 8],)
+
+
+def test_predictions_of_sources_are_those_of_keras():
+    theirs = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model = fk.Sequential([fk.Input((3,)), layers.Dense(2)])
+    run = TRAINER.init(model, KEY)
+    theirs.set_weights([np.asarray(leaf) for leaf in (run.model[0].kernel, run.model[0].bias)])
+    rows = [X[:8], X[8:16], X[16:20]]
+    for make, steps in (
+        (KerasBatches, None),
+        (KerasBatches, 2),
+        (lambda: ((x,) for x in rows), None),
+        (lambda: ((x, x, x[:, 0]) for x in rows), 2),
+    ):
+        with keras_rules():
+            expected = theirs.predict(make(), steps=steps, verbose=0)
+        found = TRAINER.predict(run, make(), steps=steps)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["arrays", "source"])
+def test_predictions_may_have_other_numbers_of_rows_than_inputs(form):
+    """Rows that the model multiplies or mixes are neither cut nor filled up."""
+    x = fk.Input((4,))
+    run = TRAINER.init(
+        fk.Model(x, [fk.ops.reshape(x, (-1, 2)), x - fk.ops.mean(x, 0, keepdims=True)]), KEY
+    )
+    rows = np.arange(160, dtype="float32").reshape(40, 4)
+    parts = [rows[:32], rows[32:]]
+    halves, centred = TRAINER.predict(run, rows if form == "arrays" else iter(parts))
+    np.testing.assert_array_equal(halves, rows.reshape(80, 2))
+    np.testing.assert_allclose(centred, np.concatenate([a - a.mean(0) for a in parts]), rtol=1e-5)
+    halves = TRAINER.predict(run, rows[:8])[0]
+    np.testing.assert_array_equal(halves, rows[:8].reshape(16, 2))
+
+
+def test_predictions_of_other_shapes_are_not_joined():
+    x = fk.Input((4,))
+    for value in (fk.ops.matmul(x, fk.ops.transpose(x)), fk.ops.mean(x)):
+        run = TRAINER.init(fk.Model(x, value), KEY)
+        one = np.ones((4, 4), "float32")
+        np.testing.assert_allclose(TRAINER.predict(run, [(one,)]), run.model(one))
+        with pytest.raises(ValueError, match=r"differ in their first axis only, .*one by one"):
+            TRAINER.predict(run, iter([one, one[:3]]))
+
+
+def test_lists_of_tuples_of_numbers_are_arrays():
+    rows = [tuple(row) for row in X[:5].tolist()]
+    np.testing.assert_array_equal(TRAINER.predict(RUN, rows), TRAINER.predict(RUN, X[:5]))
+
+
 def test_a_training_on_graphs_is_resumed(tmp_path):
     options = {"epochs": 2, "verbose": 0, "steps_per_execution": 1}
     expected, logs = TRAINER.fit(GRAPH_RUN, GRAPHS, **options)
@@ -507,7 +626,9 @@ def test_arrays_that_fit_cuts_need_one_number_of_rows():
         lambda: TRAINER.evaluate(GRAPH_RUN, *GRAPHS[0], verbose=0),
         lambda: TRAINER.predict(GRAPH_RUN, GRAPHS[0][0]),
     ):
-        with pytest.raises(ValueError, match=r"20.* in a list of batches, .*predict with model\(x"):
+        with pytest.raises(
+            ValueError, match=r"20.* in a list of batches: .*predict\(run, \[\(x,\)"
+        ):
             call()
 
 

@@ -156,6 +156,33 @@ def test_ctrl_c_keeps_the_runs():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_sigterm_is_left_to_the_program():
+    """As in `fit` without checkpoint: the default ends the process, a handler's exception has the run."""
+    rows = [(X[i : i + 8], Y[i : i + 8]) for i in range(0, 24, 8)]
+
+    def terminating(step):
+        if step == 2:
+            signal.raise_signal(signal.SIGTERM)
+        return rows[step]
+
+    def leave(number, frame):
+        raise SystemExit(128 + number)
+
+    population, start = population_of({"learning_rate": [0.1, 0.2]})
+    trainings = (population.fit, start), (population.trainer.fit, population.member(start, 0))
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        for fit, run in trainings:
+            with pytest.raises(SystemExit, match="143") as error:
+                _ = fit(run, terminating, steps_per_epoch=3, verbose=0)
+            assert (error.value.run.step == 2).all()
+            expected, _ = fit(run, rows[:2], verbose=0)
+            chex.assert_trees_all_close(error.value.run.model, expected.model, rtol=1e-6)
+            assert signal.getsignal(signal.SIGTERM) is leave
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_ctrl_c_does_not_separate_the_lanes_from_their_runs(monkeypatch):
     choose = fitting.Training._choose
 

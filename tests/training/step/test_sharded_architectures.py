@@ -135,7 +135,7 @@ def test_eight_devices_compute_the_numbers_of_one(name, layout):
 
 def specs_of(run):
     keyed, _ = jax.tree_util.tree_flatten_with_path(run.model)
-    return {path[-1].name: array.sharding.spec for path, array in keyed}
+    return {path[-1].key: array.sharding.spec for path, array in keyed}
 
 
 def collectives(trainer, run, batch):
