@@ -28,7 +28,7 @@ def test_a_wrong_name_in_the_state_is_an_error():
     with pytest.raises(fk.FKerasError, match=message):
         model.apply(X, state={"nrm": state["norm"]})
     with pytest.raises(fk.FKerasError, match=message):
-        fk.Sequential([model]).apply(X, state={"model": {"nrm": state["norm"]}})
+        fk.Sequential([fk.Input((4,)), model]).apply(X, state={"model": {"nrm": state["norm"]}})
     # a part of a model may receive the state of the whole model
     assert model.apply(X, state={**state, "other": {}}).value.shape == (8, 2)
 
