@@ -72,6 +72,7 @@ def run(layer: Layer, context: Context, /, *inputs: Tree, **options: Option) -> 
         # checked after a failure only: a valid call pays nothing for these messages
         except (AttributeError, TypeError, ValueError) as error:
             _check_optional(layer, inputs, error)
+            _check_state_names(layer, context, inputs)
             raise
         except KeyError:
             _check_state_keys(layer, context, inputs)
@@ -141,6 +142,25 @@ def require_state(layer: Layer, inputs: tuple) -> None:
         "`model.init_state()`), pass state=state, and continue with `state | out.updates`.",
         layer=layer._where,
     )
+
+
+def _check_state_names(layer: Layer, context: Context, inputs: tuple) -> None:
+    """Raises for the state of a network without the state of a layer; called after an error.
+
+    A part of a model may receive the state of the whole model, so other entries alone are no error.
+    """
+    names = [] if getattr(layer, "graph", None) is None else layer.layers
+    lacking = [name for name in names if layer.layers[name].stateful and name not in context.state]
+    if not context.state or not lacking:
+        return
+    expected = layer.state_spec(*(_spec_tree(x) for x in inputs))
+    if not expected.keys() <= context.state.keys():
+        needed, received = (", ".join(map(repr, state)) for state in (expected, context.state))
+        raise FKerasError(
+            f"{layer._where}: expected the state of the layers {needed}, received entries for {received}. "
+            "Pass the state from init_state, or a later `state | out.updates`.",
+            layer=layer._where,
+        ) from None
 
 
 def _check_state_keys(layer: Layer, context: Context, inputs: tuple) -> None:

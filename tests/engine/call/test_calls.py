@@ -20,6 +20,19 @@ KEY = jax.random.key(5)
 X = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")
 
 
+def test_a_wrong_name_in_the_state_is_an_error():
+    norm = layers.BatchNormalization(name="norm")
+    model = fk.Sequential([fk.Input((4,)), norm, layers.Dense(2)], name="model").build(KEY)
+    state = model.init_state()
+    message = "'model' .*: expected the state of the layers 'norm', received entries for 'nrm'"
+    with pytest.raises(fk.FKerasError, match=message):
+        model.apply(X, state={"nrm": state["norm"]})
+    with pytest.raises(fk.FKerasError, match=message):
+        fk.Sequential([fk.Input((4,)), model]).apply(X, state={"model": {"nrm": state["norm"]}})
+    # a part of a model may receive the state of the whole model
+    assert model.apply(X, state={**state, "other": {}}).value.shape == (8, 2)
+
+
 def test_a_subclass_with_three_methods_trains():
     class SimpleDense(fk.Layer):
         units: int = fk.option(default=1)
