@@ -295,6 +295,7 @@ def _placed(array: np.ndarray, like: Any, release: Callable[[], None]) -> jax.Ar
 def _check_copy(name: str, array: np.ndarray, weight: jax.Array, path: str) -> None:
     if not np.array_equal(np.asarray(array, weight.dtype), np.asarray(weight), equal_nan=False):
         raise FileError(
-            f"expected a copy of {path!r}, to which config.json ties this tensor, received other "
-            "numbers. Set tie_word_embeddings to false in config.json to use both."
+            f"expected a copy of {path!r}, received other numbers. If config.json ties the tensors, set "
+            "tie_word_embeddings to false to use both; otherwise skip this tensor, which transformers does "
+            f"not use: ignore=[{name!r}]."
         )
