@@ -38,7 +38,7 @@ def test_a_gguf_file_holds_the_same_model():
 
 
 def test_keys_of_sliding_attention_in_a_gguf_file():
-    keys = {"block_count": 4, "attention.head_count": 2, "attention.sliding_window": 5}
+    keys = {"block_count": 4, "attention.head_count": 4, "attention.sliding_window": 5}
     pattern = "gemma3.attention.sliding_window_pattern"
     metadata = {"general.architecture": "gemma3", **{f"gemma3.{k}": v for k, v in keys.items()}}
     metadata |= {"gemma3.rope.freq_base": 500.0, "gemma3.rope.freq_base_swa": 30.0, pattern: 2}
