@@ -25,7 +25,7 @@ def as_path(value: Any) -> str:
         path = os.fsdecode(os.fspath(value))
     except TypeError:
         raise TypeError(
-            f"expected a path, a string or a pathlib.Path, received {value!r}."
+            f"expected a path, a string or a pathlib.Path, received {value!r:.80}."
         ) from None
     if "\0" in path:
         raise ValueError(

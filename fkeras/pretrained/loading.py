@@ -7,7 +7,7 @@ import fnmatch
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -23,8 +23,10 @@ from fkeras.engine import (
     replace_weights,
     sublayers,
 )
-from fkeras.engine.config.policy import get_policy
-from fkeras.engine.messages.tracebacks import hides_internal_frames
+from fkeras.engine.config.policy import NAMES, get_policy
+from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.migration_hints.arguments import explains_arguments
+from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.pretrained.opening import Source, open_source
 from fkeras.pretrained.tables.config import Config
@@ -68,8 +70,13 @@ class Loaded(NamedTuple):
     config: Config
     processor: Any = None
 
+    if not TYPE_CHECKING:  # a type checker would accept every attribute
 
-@hides_internal_frames
+        def __getattr__(self, name: str) -> Any:
+            raise MissingAttributeError(self, name)
+
+
+@explains_arguments
 def load(
     path: str | os.PathLike[str],
     *,
@@ -105,7 +112,8 @@ def load(
         FileNotFoundError: for a missing folder or file.
         FileError: for a damaged file, an unknown architecture, an unknown key of the configuration, and
             tensors that are missing, unexpected or of another shape.
-        ValueError: for a sharding that does not fit the weights.
+        ValueError: for a dtype that is no floating-point dtype, and a sharding that does not fit the
+            weights.
 
     Example:
         >>> import jax, tempfile, fkeras as fk
@@ -117,7 +125,7 @@ def load(
         True
     """
     path, limits = as_path(path), limits or Limits()
-    policy = None if dtype is None else get_policy(dtype)
+    policy = None if dtype is None else _policy(dtype)
     placing = as_layout("pretrained.load", mesh, sharding)
     source = open_source(path, limits, ignore_keys)
     patterns = (*source.ignored, *((ignore,) if isinstance(ignore, str) else ignore))
@@ -145,6 +153,20 @@ def load(
     if placing is not None:
         model, state = placing.apply(model, state)
     return Loaded(model, state, source.tokenizer, config, processor)
+
+
+def _policy(dtype: Any) -> DTypePolicy:
+    try:
+        policy = get_policy(dtype)
+    except ValueError:
+        policy = None
+    if policy is None or policy.name not in NAMES:
+        raise ValueError(
+            f"pretrained.load: expected one of {', '.join(NAMES)} as dtype, received "
+            f"{describe_value(dtype)}. Leave dtype out to load the dtype of the checkpoint; quantize the "
+            'loaded model: fk.quantize(loaded.model, "int8"), or "float8".'
+        )
+    return policy
 
 
 def _matched(source: Source, tensors: Mapping[str, Stored]) -> tuple[Config, list[Match]]:
@@ -295,6 +317,7 @@ def _placed(array: np.ndarray, like: Any, release: Callable[[], None]) -> jax.Ar
 def _check_copy(name: str, array: np.ndarray, weight: jax.Array, path: str) -> None:
     if not np.array_equal(np.asarray(array, weight.dtype), np.asarray(weight), equal_nan=False):
         raise FileError(
-            f"expected a copy of {path!r}, to which config.json ties this tensor, received other "
-            "numbers. Set tie_word_embeddings to false in config.json to use both."
+            f"expected a copy of {path!r}, received other numbers. If config.json ties the tensors, set "
+            "tie_word_embeddings to false to use both; otherwise skip this tensor, which transformers does "
+            f"not use: ignore=[{name!r}]."
         )

@@ -16,7 +16,7 @@ from fkeras.atomic_files.atomic import as_path, replacing
 from fkeras.engine import FrozenDict, Layer, Model
 from fkeras.engine.config.converters import dtype_name as numeric_name
 from fkeras.engine.messages.errors import describe_value
-from fkeras.engine.messages.tracebacks import hides_internal_frames
+from fkeras.engine.migration_hints.arguments import check_path_first, explains_arguments
 from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
@@ -36,7 +36,10 @@ from fkeras.training.processes.writing import write_together
 _SINGLE = np.dtype("float32")
 
 
-@hides_internal_frames
+_CALL = "fk.pretrained.save(folder, loaded.model, loaded.state, loaded.config)"
+
+
+@explains_arguments
 def save(
     folder: str | os.PathLike[str],
     model: Model,
@@ -63,7 +66,7 @@ def save(
             weights keep their own dtypes.
 
     Raises:
-        TypeError: if `config` is no configuration, or `model` no model.
+        TypeError: for arguments of other types or in another order.
         ValueError: if the weights or layers of the model differ from those of the configuration, and for
             numbers that are too large for `dtype`.
         OSError: if a file cannot be written.
@@ -79,13 +82,16 @@ def save(
         >>> sorted(path.name for path in pathlib.Path(folder).iterdir())
         ['config.json', 'model.safetensors']
     """
+    check_path_first(folder, "pretrained.save", _CALL)
     folder = as_path(folder)
-    family = family_of_config(config)
-    if not isinstance(model, Layer):
+    typed = isinstance(model, Layer) and isinstance(state, Mapping | None)
+    if not (typed and isinstance(config, Config)):
+        received = ", ".join(type(value).__name__ for value in (model, state, config))
         raise TypeError(
-            f"pretrained.save: expected a model, received {type(model).__name__}. Write "
-            "fk.pretrained.save(folder, loaded.model, loaded.state, loaded.config)."
+            "pretrained.save: expected a folder, a model, its state and a configuration, received "
+            f"{received} after the folder. Write {_CALL}."
         )
+    family = family_of_config(config)
     target = None if dtype is None else str(numeric_name(dtype))
     if target not in (None, *COMPUTED):
         raise ValueError(

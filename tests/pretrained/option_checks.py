@@ -65,7 +65,9 @@ def computed(folder, model_type, mapping, tensors):
     (folder / "config.json").write_text(json.dumps(mapping))
     arrays = {name: weights(name, shape) for name, shape in tensors.items()}
     safetensors.numpy.save_file(arrays, folder / "model.safetensors", {"format": "pt"})
-    model = fk.pretrained.load(folder, dtype="float32").model
+    # the first of two biases of logits, which transformers does not use
+    unused = [name.replace(".decoder.bias", ".bias") for name in tensors if "decoder.bias" in name]
+    model = fk.pretrained.load(folder, dtype="float32", ignore=unused).model
     arguments = inputs(model_type, mapping)
     out = model(arguments[0] if len(arguments) == 1 else list(arguments))
     out = out if isinstance(out, dict) else {"logits": out}

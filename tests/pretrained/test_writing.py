@@ -111,10 +111,17 @@ def test_a_layout_chooses_the_files(tmp_path):
 
 def test_wrong_arguments_are_reported(tmp_path):
     loaded = fk.pretrained.load(checks.DATA / "mistral")
-    with pytest.raises(TypeError, match="such as loaded.config, received dict"):
+    call = r"fk.pretrained.save\(folder, loaded.model, loaded.state, loaded.config\)"
+    with pytest.raises(TypeError, match=f"received Model, dict, dict after .*{call}"):
         fk.pretrained.save(tmp_path, loaded.model, {}, {})
-    with pytest.raises(TypeError, match="expected a model, received Loaded"):
+    with pytest.raises(TypeError, match=f"received Loaded, dict, LlamaConfig .*{call}"):
         fk.pretrained.save(tmp_path, loaded, {}, loaded.config)
+    with pytest.raises(TypeError, match=f"received LlamaConfig, dict, Model .*{call}"):
+        fk.pretrained.save(tmp_path, loaded.config, {}, loaded.model)
+    with pytest.raises(TypeError, match=f"expected a path first, received Model. .*{call}"):
+        fk.pretrained.save(loaded.model, tmp_path, {}, loaded.config)
+    with pytest.raises(TypeError, match=f"argument 'state' is missing. .*{call}"):
+        fk.pretrained.save(tmp_path, loaded)
     other = dataclasses.replace(loaded.config, num_hidden_layers=2)
     with pytest.raises(ValueError, match="differs in block_2/"):
         fk.pretrained.save(tmp_path, loaded.model, {}, other)

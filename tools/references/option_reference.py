@@ -225,7 +225,7 @@ VALUES = {
     "output_hidden_states": [True],
     "output_past": [True],
     "output_router_logits": [True],
-    "pad_token_id": [0, 5, None],
+    "pad_token_id": [0, 3, None],  # no id of the inputs
     "partial_rotary_factor": [0.5],
     "patch_size": [6],
     "pooler_act": ["relu"],

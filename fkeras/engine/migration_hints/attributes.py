@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 from fkeras.engine.messages.errors import suggest
 from fkeras.engine.migration_hints.hints import hints
 
-# base class, and the noun for the message and the table of hints; the first row whose class is a base
-# of the value applies
+# name of a base class, with its module where two classes have the name, and the noun for the message and
+# the table of hints; the first row whose class is a base of the value applies
 _NOUNS = (
     ("Metric", "metric"),
     ("BaseOptimizer", "optimizer"),
     ("Callback", "callback"),
     ("Trainer", "trainer"),
     ("TrainState", "run"),
-    ("Loaded", "loaded pair"),
+    ("fkeras.saving.models.Loaded", "loaded pair"),
+    ("fkeras.pretrained.loading.Loaded", "pretrained model"),
+    ("Tokenizer", "tokenizer"),
     ("SymbolicTensor", "symbolic tensor"),
     ("Layer", "layer"),
 )
@@ -52,7 +54,7 @@ def missing_attribute(value: object, name: str) -> str:
     """
     cls = type(value)
     # compared by name: importing the classes here would be circular
-    bases = {base.__name__ for base in cls.__mro__}
+    bases = {n for b in cls.__mro__ for n in (b.__name__, f"{b.__module__}.{b.__name__}")}
     noun = next((noun for base, noun in _NOUNS if base in bases), "value")
     table = hints(noun)
     where = _where(value)

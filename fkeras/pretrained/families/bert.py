@@ -7,7 +7,8 @@ sentence embedding.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from fkeras import layers, ops
@@ -50,7 +51,7 @@ class TextEncoderConfig(EncoderConfig):
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
         {
             "pooler": (".pooler.dense.weight",),
-            "masked": ("predictions.bias", "lm_head.bias", "vocab_projector.bias"),
+            "masked": ("predictions.bias", "lm_head.bias", "vocab_projector.bias", "decoder.bias"),
             "next_sentence": ("cls.seq_relationship.weight",),
             "classifier": ("classifier.weight", "classifier.out_proj.weight"),
             "gamma": ("embeddings.LayerNorm.gamma",),
@@ -65,8 +66,9 @@ class BertConfig(TextEncoderConfig):
         type_vocab_size: number of token types.
         position_embedding_type: only "absolute" is supported.
         parts: heads that the checkpoint has, of "pooler", "masked" (masked language model),
-            "next_sentence" and "classifier"; and "gamma" if the checkpoint has the old tensor names of the
-            layer normalizations. `load` finds the parts by the tensor names.
+            "next_sentence" and "classifier"; "gamma" if the checkpoint has the old tensor names of the layer
+            normalizations, and "bias" if it has the old name of the bias of untied logits. `load` finds the
+            parts by the tensor names.
 
     Example:
         >>> import fkeras as fk
@@ -266,10 +268,14 @@ def _bert_names(config: BertConfig) -> tuple[Row, ...]:
         transform = head if roberta else f"{head}transform."
         rows += dense_rows(f"{transform}dense", "head_dense")
         rows += norms(f"{transform}{'layer_norm' if roberta else 'LayerNorm'}", "head_norm")
+        biases = [f"{head}bias", f"{head}decoder.bias"]
+        # transformers ties the biases like the kernels; otherwise only the second is used
+        if not (config.tie_word_embeddings or "bias" in config.parts):
+            biases.reverse()
         rows += [
             logit_row(f"{head}decoder.weight", config.tie_word_embeddings),
-            Row(f"{head}bias", "head_bias/bias"),
-            Row(f"{head}decoder.bias", "head_bias/bias", copy=True),
+            Row(biases[0], "head_bias/bias"),
+            Row(biases[1], "head_bias/bias", copy=True),
         ]
     if "next_sentence" in config.parts:
         rows += dense_rows("cls.seq_relationship", "next_sentence")
@@ -279,6 +285,14 @@ def _bert_names(config: BertConfig) -> tuple[Row, ...]:
         rows += dense_rows("classifier.dense", "classifier_dense")
         rows += dense_rows("classifier.out_proj", "classifier")
     return tuple(rows)
+
+
+def _adapted(config: BertConfig, tensors: Collection[str]) -> BertConfig:
+    config = with_parts(config, tensors)
+    is_old = not any(name.endswith("decoder.bias") for name in tensors)
+    if "masked" in config.parts and not config.tie_word_embeddings and is_old:
+        return dataclasses.replace(config, parts=(*config.parts, "bias"))
+    return config
 
 
 def _distilbert_names(config: DistilBertConfig) -> tuple[Row, ...]:
@@ -327,7 +341,6 @@ _COMMON: Mapping[str, Any] = FrozenDict(
     {
         "build": build,
         "ignored": ("*.position_ids",),
-        "adapted": with_parts,
         "files": (POOLING, MODULES),
     }
 )
@@ -338,6 +351,7 @@ BERT = Family(
     names=_bert_names,
     tiny=BertConfig(**_TINY, type_vocab_size=3, parts=("pooler",), model_type="bert"),
     prefix="bert.",
+    adapted=_adapted,
     **_COMMON,
 )
 ROBERTA = Family(
@@ -350,6 +364,7 @@ ROBERTA = Family(
     names=_bert_names,
     tiny=RobertaConfig(**_TINY, type_vocab_size=1, parts=("masked",), model_type="roberta"),
     prefix="roberta.",
+    adapted=_adapted,
     **_COMMON,
 )
 DISTILBERT = Family(
@@ -367,5 +382,6 @@ DISTILBERT = Family(
         model_type="distilbert",
     ),
     prefix="distilbert.",
+    adapted=with_parts,
     **_COMMON,
 )

@@ -11,13 +11,15 @@ import dataclasses
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fkeras.atomic_files.atomic import as_path, replacing
 from fkeras.engine.config.config_checks import entry
 from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.engine.migration_hints.arguments import explains_arguments
+from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.engine.values.annotations import Leaf
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.pretrained.texts.chat import render
@@ -213,6 +215,17 @@ class Tokenizer:
             size = f"{self.size} ids, "
         return f"Tokenizer({size}files: {', '.join((*self.files, *self.originals))})"
 
+    if not TYPE_CHECKING:  # a type checker would accept every attribute and call
+
+        def __getattr__(self, name: str) -> Any:
+            raise MissingAttributeError(self, name)
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            raise TypeError(
+                "Tokenizer: is not called. Write ids = tokenizer.encode(text), or tokenizer.chat(messages) "
+                "for a conversation."
+            )
+
     # -- the files ----------------------------------------------------------------------------
 
     @functools.cached_property
@@ -300,6 +313,7 @@ class Tokenizer:
 
     # -- texts --------------------------------------------------------------------------------
 
+    @explains_arguments
     def encode(
         self, text: str, *, special_tokens: bool = True, add_special_tokens: bool = True
     ) -> list[int]:
@@ -350,6 +364,7 @@ class Tokenizer:
                 ids = [*ids, self.eos_id]
         return ids
 
+    @explains_arguments
     def decode(self, ids: Sequence[int] | Leaf, *, special_tokens: bool = False) -> str:
         """Returns the text of ids.
 

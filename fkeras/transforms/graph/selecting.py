@@ -6,6 +6,7 @@ All transforms take the same selectors. A path is that of `fk.engine.sublayers`,
 
 from __future__ import annotations
 
+import collections
 import fnmatch
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -110,10 +111,15 @@ def require_match(
 def no_match(model: Layer, pattern: object) -> str:
     """Returns the message for a selector that matches no layer of `model`."""
     paths = [path for path, _ in sublayers(model) if path]
+    counts = collections.Counter(path.rpartition("/")[2] for path in paths if "/" in path)
+    # equal layers of several blocks are one pattern
+    names = {path: f"*/{path.rpartition('/')[2]}" for path in paths if "/" in path}
+    shown = [names[p] if p in names and counts[names[p][2:]] > 1 else p for p in paths]
+    listed = [*dict.fromkeys(shown)]
     text = pattern if isinstance(pattern, str) else str(pattern)
     return (
-        f"{model._where}: no layer matches {text!r}.{suggest(text.strip('*'), paths)} Its "
-        f"layers are: {', '.join(paths[:12])}{', ...' if len(paths) > 12 else ''}."
+        f"{model._where}: no layer matches {text!r}.{suggest(text.strip('*'), [*listed, *paths])} Its "
+        f"layers are: {', '.join(listed[:12])}{', ...' if len(listed) > 12 else ''}."
     )
 
 

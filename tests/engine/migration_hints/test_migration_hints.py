@@ -30,6 +30,10 @@ SEQUENTIAL = fk.Sequential([fk.Input((3,)), layers.Dense(4, name="a"), layers.De
 ADAM, AUC, TRAINER = fk.optimizers.Adam(), fk.metrics.AUC(), fk.Trainer("adam", "mse")
 RUN, LOADED = TRAINER.init(MODEL, KEY), Loaded(MODEL, {})
 MESH = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+TOKENIZER = fk.pretrained.Tokenizer(
+    {"tokenizer.json": '{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}'}
+)
+PRETRAINED = fk.pretrained.Loaded(MODEL, {}, TOKENIZER, fk.pretrained.Config())
 X, Y = np.ones((4, 3), "float32"), np.ones((4, 1), "float32")
 
 
@@ -203,6 +207,20 @@ HABITS = (
     ("fk.load_model('m.keras', safe_mode=True)", "never runs"),
     ("fk.save_model(MODEL, 'm.keras')", "expected a path first, received Model"),
     ("fk.save_weights(MODEL, 'm.npz')", "expected a path first, received Model"),
+    # transformers
+    ("PRETRAINED.generate(X)", "`fk.generate(loaded.model, loaded.state, ids, ...)`"),
+    ("PRETRAINED.tokeniser", "Did you mean 'tokenizer'?"),
+    ("MODEL.save_pretrained('m')", "fk.pretrained.save(folder, "),
+    ("fk.pretrained.from_pretrained('m')", "`loaded = fk.pretrained.load(folder)`"),
+    ("fk.pretrained.AutoTokenizer", "fk.pretrained.Tokenizer.read(folder)"),
+    ("fk.pretrained.load('m', torch_dtype='float16')", "fk.pretrained.load(folder, dtype="),
+    ("fk.pretrained.load('m', device_map='auto')", "`mesh` and `sharding`"),
+    ("fk.pretrained.load('m', load_in_8bit=True)", "fk.quantize(loaded.model, "),
+    ("fk.generate(MODEL, {}, X, max_length=3)", "`max_new_tokens` counts the new tokens"),
+    ("TOKENIZER('text')", "tokenizer.encode(text)"),
+    ("TOKENIZER.apply_chat_template([])", "tokenizer.chat(messages, ...)"),
+    ("TOKENIZER.encode('a', return_tensors='np')", "tokenizer.encode("),
+    ("TOKENIZER.encod('a')", "Did you mean 'encode'?"),
     # namespaces
     ("fk.backend", "has no global state"),
     ("fk.backend.clear_session()", "has no global state"),
@@ -439,11 +457,13 @@ VALUES = {
     "callback": fk.Callback(),
     "trainer": TRAINER,
     "symbolic tensor": INPUT,
+    "pretrained model": PRETRAINED,
+    "tokenizer": TOKENIZER,
 }
 SPACES = (
     *("fkeras", "fkeras.layers", "fkeras.training.callbacks", "fkeras.random", "fkeras.optimizers"),
     *("fkeras.losses", "fkeras.metrics", "fkeras.quantizers", "fkeras.saving", "fkeras.ops"),
-    "fkeras.utils",
+    *("fkeras.utils", "fkeras.pretrained"),
 )
 
 
@@ -484,12 +504,17 @@ def test_the_code_of_every_hint_runs(tmp_path, monkeypatch):
     loader = [(X, Y)]
     layer = layers.Dense(2).build(KEY, (None, 8))
     transform = ADAM.transformation()
+    config = fk.pretrained.LlamaConfig(8, 4, 4, 1, 1)
+    llama = fk.pretrained.build(config).build(KEY)
+    fk.pretrained.save("saves", llama, {}, config, tokenizer=TOKENIZER)
 
     class Counting(fk.Layer):
         units: int = 2
 
     common = {
         **{"fk": fk, "layers": layers, "jax": jax, "jnp": jnp, "np": np, "json": json},
+        "loaded": fk.pretrained.Loaded(llama, {}, TOKENIZER, config),
+        **{"tokenizer": TOKENIZER, "texts": ["a"], "rows": [[0]], "ids": X.astype(int)},
         **{"optax": optax, "dataclasses": dataclasses, "ClassVar": ClassVar},
         **{"model": model, "state": state, "trainer": trainer, "run": run, "loader": loader},
         **{"x": X, "y": Y, "key": KEY, "layer": layer, "array": X, "folder": "saves"},

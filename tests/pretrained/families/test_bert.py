@@ -7,6 +7,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
+import safetensors.numpy
 
 import fkeras as fk
 from fkeras.pretrained.blocks.sentences import POOLING
@@ -200,3 +201,25 @@ def test_a_new_model_is_written_and_opened(config, tmp_path):
     assert loaded.config.parts == config.parts
     ids = np.arange(1, 6, dtype="int32")[None]
     jax.tree.map(np.testing.assert_array_equal, loaded.model(ids), model(ids))
+
+
+def test_untied_logits_have_the_second_of_two_biases(tmp_path):
+    config = CONFIGS[2]
+    model = fk.pretrained.build(config).build(jax.random.key(0))
+    fk.pretrained.save(tmp_path, model, {}, config)
+    file = tmp_path / "model.safetensors"
+    tensors = safetensors.numpy.load_file(file)
+    first, second = "cls.predictions.bias", "cls.predictions.decoder.bias"
+    assert second in tensors and first not in tensors
+    tensors[first] = tensors[second] + 1
+    safetensors.numpy.save_file(tensors, file, {"format": "pt"})
+    with pytest.raises(FileError, match=rf"expected a copy of .*ignore=\['{first}'\]"):
+        fk.pretrained.load(tmp_path)
+    loaded = fk.pretrained.load(tmp_path, ignore=first).model
+    np.testing.assert_array_equal(loaded.layers["head_bias"].bias, tensors.pop(second))
+    # written by transformers 4
+    safetensors.numpy.save_file(tensors, file, {"format": "pt"})
+    loaded = fk.pretrained.load(tmp_path)
+    np.testing.assert_array_equal(loaded.model.layers["head_bias"].bias, tensors[first])
+    fk.pretrained.save(tmp_path / "new", loaded.model, {}, loaded.config)
+    assert (tmp_path / "new/model.safetensors").read_bytes() == file.read_bytes()

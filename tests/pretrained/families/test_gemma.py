@@ -9,6 +9,7 @@ import fkeras as fk
 from fkeras.layers import rotary
 from fkeras.pretrained.families import gemma
 from fkeras.pretrained.families.gemma import GemmaConfig
+from fkeras.saving.weights.weight_source import loaded as in_memory
 from tests.pretrained import checks
 
 FOLDERS = ("gemma2", "gemma3")
@@ -34,6 +35,19 @@ def test_a_gguf_file_holds_the_same_model():
     assert fk.engine.unbuilt(file.model) == fk.engine.unbuilt(folder.model)
     names = ("query_pre_attn_scalar", "sliding_window", "attn_logit_softcapping", "rope_theta")
     assert [getattr(file.config, n) for n in names] == [getattr(folder.config, n) for n in names]
+
+
+def test_keys_of_sliding_attention_in_a_gguf_file():
+    keys = {"block_count": 4, "attention.head_count": 4, "attention.sliding_window": 5}
+    pattern = "gemma3.attention.sliding_window_pattern"
+    metadata = {"general.architecture": "gemma3", **{f"gemma3.{k}": v for k, v in keys.items()}}
+    metadata |= {"gemma3.rope.freq_base": 500.0, "gemma3.rope.freq_base_swa": 30.0, pattern: 2}
+    tensors = {"token_embd.weight": in_memory(np.zeros((67, 16), "float32"))}
+    config = fk.pretrained.GemmaConfig.read(gemma.gguf_mapping(metadata, tensors))
+    assert [config.window(block) for block in range(4)] == [5, None, 5, None]
+    assert (config.rope_theta, config.rope_local_base_freq) == (500.0, 30.0)
+    with pytest.raises(ValueError, match=f"expected '{pattern}' as int"):
+        gemma.gguf_mapping({**metadata, pattern: [True, False]}, tensors)
 
 
 def test_the_factor_of_the_embeddings_is_rounded_to_the_compute_dtype():
