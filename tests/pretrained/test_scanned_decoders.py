@@ -68,10 +68,10 @@ def test_a_training_with_a_loop_has_the_same_numbers_names_and_files(name, adapt
     np.testing.assert_allclose(loop_history.history["loss"], history.history["loss"], rtol=1e-5)
     pairs, others = (jax.tree.flatten_with_path(run.model)[0] for run in (one, loop))
     for (path, array), (other_path, other) in zip(pairs, others, strict=True):
-        assert path[-1].name == other_path[-1].name
+        assert path[-1].key == other_path[-1].key
         # in float64 the gradients agree to 1e-15
         scale = np.abs(array).max()
-        np.testing.assert_allclose(other, array, atol=1e-4 * scale, err_msg=path[-1].name)
+        np.testing.assert_allclose(other, array, atol=1e-4 * scale, err_msg=path[-1].key)
     assert jax.tree.structure(loop.model) == jax.tree.structure(model)
     # adapters freeze the model, and merging keeps this
     model = fk.unfreeze(transforms.merge_adapters(loop.model)) if adapted else loop.model

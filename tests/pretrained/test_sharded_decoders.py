@@ -59,7 +59,7 @@ def trainer_of(sizes=None, **options):
 
 def arrays_of(model):
     flat, _ = jax.tree.flatten_with_path(model)
-    return {path[-1].name: array for path, array in flat}
+    return {path[-1].key: array for path, array in flat}
 
 
 def close(model, expected):

@@ -14,15 +14,19 @@ from fkeras.optimizers.updates.numeric import root
 
 def clip_norm(gradient: jax.Array, limit: float) -> jax.Array:
     """Scales a gradient down to the Euclidean norm `limit` if its norm is larger."""
-    unit = _unit(gradient)
+    unit = _unit(_largest(gradient))
     gradient = gradient / unit
     norm = root(jnp.sum(jnp.square(gradient)))
     return gradient * limit / jnp.maximum(norm, limit / unit)
 
 
-def _unit(gradient: jax.Array) -> jax.Array:
-    """Returns a power of 2 of 1 or more, in which the squares of the gradient do not overflow."""
-    return jnp.maximum(magnitude(jnp.max(jnp.abs(gradient), initial=0)), 1)
+def _largest(gradient: jax.Array) -> jax.Array:
+    return jnp.max(jnp.abs(gradient), initial=0)
+
+
+def _unit(largest: jax.Array) -> jax.Array:
+    """Returns a power of 2 of 1 or more, in which the squares of numbers up to `largest` are finite."""
+    return jnp.maximum(magnitude(largest), 1)
 
 
 def clip_global_norm(gradients: list[jax.Array], limit: float) -> list[jax.Array]:
@@ -30,9 +34,8 @@ def clip_global_norm(gradients: list[jax.Array], limit: float) -> list[jax.Array
     if not gradients:
         return gradients
     widest = max((g.dtype for g in gradients), key=lambda dtype: dtype.itemsize)
-    # one unit for all gradients, which the dtype of each of them holds
-    units = [_unit(g).astype(widest) for g in gradients]
-    unit = functools.reduce(jnp.maximum, units)
+    # one unit for all gradients; the maximum comes first, for optimizers that update stacked weights
+    unit = _unit(functools.reduce(jnp.maximum, [_largest(g).astype(widest) for g in gradients]))
     scaled = [(g.astype(widest) / unit).astype(g.dtype) for g in gradients]
     squares = [jnp.sum(jnp.square(g)) for g in scaled]
     norm = root(functools.reduce(operator.add, [s.astype(widest) for s in squares]))

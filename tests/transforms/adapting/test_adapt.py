@@ -191,7 +191,7 @@ def full_rank_gradients(x, y):
         return jnp.square(model(x) - y).mean()
 
     def only(name):
-        return lambda path, g: g if path[0].name.endswith(name) else jnp.zeros_like(g)
+        return lambda path, g: g if path[0].key.endswith(name) else jnp.zeros_like(g)
 
     return dense, transforms.adapt(dense, "d", lora, KEY), loss, only
 
