@@ -145,7 +145,7 @@ def reject_class_numbers(
     # class numbers for a one-hot loss may broadcast to a wrong loss without an error
     label_shape = _without(shape, len(shape) - 1)
     are_labels = _same(y_true.shape, label_shape) or _same(y_true.shape, (*label_shape, 1))
-    if are_labels and shape[-1] != 1 and len(shape) > 1:
+    if are_labels and len(shape) > 1 and shape[-1] != 1:
         raise ValueError(
             f"{where}: expected one-hot targets of shape {_format_shape(shape)}, received class numbers "
             f"of shape {y_true.shape}. For class numbers use "

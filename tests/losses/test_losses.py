@@ -14,6 +14,7 @@ import pytest
 
 from fkeras import losses, ops
 from fkeras.engine import snake_case
+from fkeras.losses.naming import as_loss
 from tests.support import keras_numpy
 from tests.support.keras_oracle import keras, keras_rules
 
@@ -601,8 +602,8 @@ def pair_of_losses(y_true, y_pred):
         (lambda: losses.CategoricalCrossentropy(axis=True), "axis"),
         (lambda: losses.MeanSquaredError(reduction=None).total([1.0], [1.0]), "expected a reduction to a scalar"),
         (lambda: losses.Loss()([1.0], [1.0]), "missing method call"),
-        (lambda: losses.get(pair_of_losses)([[1.0]], [[1.0]]), "pair_of_losses: .* as one array, received a tuple of 2"),
-        (lambda: losses.get(lambda y, p: None)([[1.0]], [[1.0]]), "as one array, received None"),
+        (lambda: as_loss(pair_of_losses)([[1.0]], [[1.0]]), "pair_of_losses: .* as one array, received a tuple of 2"),
+        (lambda: as_loss(lambda y, p: None)([[1.0]], [[1.0]]), "as one array, received None"),
         (lambda: losses.MeanSquaredError()([[1.0]], [[1.0]], [1.0, 2.0]), "sample_weight: expected a shape"),
         (lambda: losses.MeanSquaredError()([[1.0]], [[1.0]], mask=[[True, True]]), "mask: expected a shape"),
         (lambda: losses.SparseCategoricalCrossentropy()(np.eye(3), np.eye(3)), "categorical_crossentropy"),

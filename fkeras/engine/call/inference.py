@@ -185,11 +185,10 @@ def _infer(
 
     def evaluate(substitutes: Sequence, unit: int = 1) -> tuple[Output, tuple, int]:
         tensors, tensor_masks = tuple(substitutes[: len(specs)]), tuple(substitutes[len(specs) :])
-        call_shapes = structure.fill(call.args, tuple(map(as_spec, tensors)))
 
         def compute(key: Leaf, leaves: Sequence, tensors: tuple, tensor_masks: tuple) -> tuple:
             layer = skeleton.join(leaves)
-            out = run_call(layer, call, call_shapes, key, tensors, tensor_masks)
+            out = run_call(layer, call, shapes, key, tensors, tensor_masks)
             return out, weight_losses(layer)
 
         arguments = key_spec(), weight_structs, tensors, tensor_masks

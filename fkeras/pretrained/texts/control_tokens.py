@@ -29,6 +29,13 @@ def encodings_without(
     Raises:
         ValueError: for a control token of one character.
     """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"Tokenizer.encode: expected Unicode, received half a character (a surrogate) at "
+            f"{error.start}. Read the text with errors='replace'."
+        ) from None
     encodings, pending = [], [(0, len(text))]
     while pending:
         start, end = pending.pop()

@@ -597,11 +597,4 @@ class Tokenizer:
 
     def _encodings(self, text: str, control: Mapping[int, frozenset[int]]) -> list[tuple[int, Any]]:
         """Returns the encodings of the parts of a text; see `encodings_without`."""
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise ValueError(
-                f"Tokenizer.encode: expected Unicode, received half a character (a surrogate) at "
-                f"{error.start}. Read the text with errors='replace'."
-            ) from None
         return encodings_without(self._fast, text, control, lambda: self._unknown)

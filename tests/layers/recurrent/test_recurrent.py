@@ -339,7 +339,6 @@ def test_errors_name_a_remedy():
     stateful = layers.GRU(4, stateful=True).build(KEY, X)
     state = stateful.init_state(X)
     _raises(r"2 samples, received 3", stateful.apply, X[[0, 1, 1]], state=state)
-    _raises(r"number of steps.*fk\.Input\(\(10, 8\)\)", layers.GRU(4, unroll=True), x)
     _raises(r"mask of shape \(b, t\)", lstm.apply, X, mask=np.ones((2, 6, 3), bool))
     _raises(r"expected a cell, received Dense", layers.RNN, layers.Dense(3))
     _raises(r"expected a list of cells", layers.StackedRNNCells, [])

@@ -65,8 +65,12 @@ def test_a_token_beyond_all_windows_is_seen_by_full_attention_only():
             "local_rope_theta",
             7.0,
         ),
-        ({"layer_types": None, "global_attn_every_n_layers": 2}, "layer_types", ()),
-        ({"layer_types": ["full_attention"]}, "layer_types", ("full_attention",)),
+        ({"layer_types": None, "global_attn_every_n_layers": 2}, "layer_types", None),
+        (
+            {"layer_types": ["full_attention"], "num_hidden_layers": 1},
+            "layer_types",
+            ("full_attention",),
+        ),
         ({"id2label": {"0": "a", "1": "b", "2": "c"}}, "num_labels", 3),
     ],
 )

@@ -17,7 +17,7 @@ from tests.pretrained import checks, folders
         ({"architectures": ["MistralForSequenceClassification"]}, "another head"),
         ({"hidden_size": "24"}, "hidden_size"),
         ({"hidden_size": -24}, "hidden_size"),
-        ({"hidden_size": 10**12}, "fewer than 2..31 numbers"),
+        ({"hidden_size": 10**12}, "an integer from 1 to 2147483647"),
         ({"hidden_size": 10**6}, "another shape or dtype"),
         ({"num_attention_heads": 8}, "another shape or dtype"),
         ({"head_dim": 9}, "odd|even"),

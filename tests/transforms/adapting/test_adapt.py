@@ -308,7 +308,7 @@ def test_the_calls_inside_an_adapted_layer_agree():
     [
         (lambda: 3, "*", LoRA(2), TypeError, "expected a layer or model, received int"),
         (decoder, "up", LoRA(2), ValueError, "no layer matches 'up'"),
-        (decoder, "q_proj", LoRA(2), ValueError, r"Its layers are: .*\*/query, \*/key"),
+        (decoder, "q_proj", LoRA(2), ValueError, r"Its layers are: .*\*/query_dense, \*/key_dense"),
         (decoder, "block_*/norm", LoRA(2), ValueError, "LoRA adapts no layer that matches"),
         (decoder, ["block_0/up", "block_0/norm"], LoRA(2), ValueError, "'block_0/norm' cannot be"),
         (decoder, layers.Dense(2, name="up"), LoRA(2), TypeError, "received the layer"),

@@ -312,7 +312,8 @@ def test_a_rolled_model_stays_rolled():
     rolled = transforms.roll(model)
     new = transforms.insert(rolled, layers.ReLU(), after="dense_4")
     assert new.graph.depth == "scan"
-    np.testing.assert_allclose(new(X), jax.nn.relu(model(X)), rtol=1e-5)
+    # another order of sums: the error is relative to the largest number, not to numbers near 0
+    np.testing.assert_allclose(new(X), jax.nn.relu(model(X)), rtol=1e-5, atol=1e-7)
 
 
 def test_cut_and_call_again_is_the_whole():

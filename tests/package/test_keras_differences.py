@@ -1,0 +1,109 @@
+"""Deliberate differences from Keras of single layers and operations, beside Keras."""
+
+import jax
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import layers, ops
+from tests.support.keras_oracle import keras, keras_rules
+
+RNG = np.random.default_rng(0)
+KEY = jax.random.key(0)
+
+
+def test_a_mel_spectrogram_of_a_row_does_not_depend_on_other_rows():
+    signals = RNG.normal(size=(2, 256)).astype("float32") * np.array([[1e-3], [1e2]], "float32")
+    options = {"fft_length": 64, "sequence_stride": 32, "num_mel_bins": 4, "sampling_rate": 8000}
+
+    def difference(library):
+        layer = library.MelSpectrogram(min_freq=20, **options)
+        both, alone = (np.asarray(layer(x))[0] for x in (signals, signals[:1]))
+        return np.abs(both - alone).max()
+
+    assert difference(layers) < 1e-3
+    with keras_rules():
+        assert difference(keras.layers) > 1
+
+
+def test_istft_without_a_window_is_the_inverse_of_stft():
+    x = RNG.normal(size=(1, 64)).astype("float32")
+
+    def error(library):
+        parts = library.stft(x, 16, 8, 16, window=None)
+        return np.abs(np.asarray(library.istft(parts, 16, 8, 16, length=64, window=None)) - x).max()
+
+    assert error(ops) < 1e-5
+    with keras_rules():
+        assert error(keras.ops) > 0.1
+
+
+def test_argmax_of_zeros_of_both_signs_is_the_first():
+    zeros = np.array([-0.0, 0.0], "float32")
+    assert int(ops.argmax(zeros)) == 0
+    with keras_rules():
+        assert int(keras.ops.argmax(zeros)) == 1
+
+
+def test_unit_normalization_in_float16_does_not_overflow():
+    x = np.full((1, 4), 300, "float16")
+    assert layers.UnitNormalization(dtype="float16")(x).tolist() == [[0.5] * 4]
+    with keras_rules():
+        assert np.asarray(keras.layers.UnitNormalization(dtype="float16")(x)).tolist() == [[0] * 4]
+
+
+def test_saturated_colors_stay_in_their_range():
+    images = RNG.uniform(size=(1, 4, 4, 3)).astype("float32")
+    layer = layers.RandomSaturation((0.8, 0.8))
+    y = layer.apply(images, training=True, key=KEY).value
+    assert y.min() >= 0
+    with keras_rules():
+        reference = keras.layers.RandomSaturation((0.8, 0.8))
+        assert np.asarray(reference(images, training=True)).min() < 0
+
+
+def test_rand_augment_needs_an_operation():
+    with pytest.raises(ValueError, match="num_ops: expected a positive integer, received 0"):
+        layers.RandAugment(num_ops=0)
+
+
+def test_labels_out_of_range_of_mean_iou_are_an_error_outside_of_jit():
+    metric, labels = fk.metrics.MeanIoU(3), (np.array([0, 5]), np.array([0, 1]))
+    with pytest.raises(ValueError, match="expected targets from 0 to 2, received 5"):
+        metric.update(metric.init(), *labels)
+    inside = jax.jit(lambda *y: metric.result(metric.update(metric.init(), *y)))(*labels)
+    np.testing.assert_allclose(inside, 1, rtol=1e-5)  # as Keras
+
+
+@pytest.mark.parametrize(("expected", "received"), [((4,), (2, 4, 1)), ((4, 1), (2, 4))])
+def test_models_neither_add_nor_drop_an_axis_of_size_1(expected, received):
+    x = np.ones(received, "float32")
+    with pytest.raises(fk.FKerasError, match="expected shape"):
+        fk.Sequential([fk.Input(expected), layers.Flatten()])(x)
+    with keras_rules():
+        model = keras.Sequential([keras.Input(expected), keras.layers.Flatten()])
+        assert tuple(model(x).shape) == (2, 4)
+
+
+def test_a_list_is_no_input_of_a_model_of_a_dictionary():
+    a, b = fk.Input((2,), name="a"), fk.Input((2,), name="b")
+    model = fk.Model({"a": a, "b": b}, layers.Subtract()([a, b]))
+    with pytest.raises(
+        fk.FKerasError, match="expected 2 inputs as {'a': a, 'b': b}, received a list"
+    ):
+        model([np.ones((1, 2), "float32"), np.zeros((1, 2), "float32")])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda o, k: o.psnr(k.Input((3,)), k.Input((4,)), 1.0),
+        lambda o, k: o.dot_product_attention(*(k.Input((n, 2, 4)) for n in (3, 5, 6))),
+    ],
+    ids=["psnr", "dot_product_attention"],
+)
+def test_shapes_that_fit_nothing_are_an_error_when_recorded(call):
+    with pytest.raises((TypeError, ValueError)):
+        call(ops, fk)
+    with keras_rules():
+        call(keras.ops, keras)
