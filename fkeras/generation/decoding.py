@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -119,8 +119,10 @@ def read_prompt(
 def first_carry(state: State, logits: jax.Array, size: int) -> Carry:
     """Returns the carry before the first new token, with room for `size` new tokens."""
     batch = logits.shape[0]
-    tokens, lengths = jnp.zeros((batch, size), jnp.int32), jnp.zeros(batch, jnp.int32)
-    return Carry(state, logits, tokens, lengths, jnp.ones(batch, bool))
+    # NumPy: outside of jit a single JAX operation costs as much time as a token of a small model
+    tokens: Any = np.zeros((batch, size), np.int32)
+    lengths: Any = np.zeros(batch, np.int32)
+    return Carry(state, logits, tokens, lengths, cast(Any, np.ones(batch, bool)))
 
 
 def _advance(reader: Reader, sampling: Sampling, carry: Carry, steps: jax.Array) -> Carry:

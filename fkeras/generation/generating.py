@@ -211,7 +211,7 @@ def generate(
     readers = {"state": reader} if grows else {}
     sampling = Sampling(
         *(samplers, which, keys, prompts.known_prompt(reader, samplers, prompt), ends),
-        *(jnp.int32(min(limit, _MOST)), starts),
+        *(np.int32(min(limit, _MOST)), starts),
     )
     new, stride = limit if is_traced else size + slack, 1
     if is_beam:
@@ -324,7 +324,7 @@ def _read(
     is_cache = requests.check_cache(reader, state, prompt, limit, slack if drafts else 0)
     requests.check_length(reader, state if is_cache else {}, prompt, width, limit)
     capacity = requests.capacity(reader, size, slack)
-    bound = jnp.int32(min(limit, _MOST))
+    bound = np.int32(min(limit, _MOST))
     reader, state, logits, causal = read_prompt(
         reader, state, prompt, capacity, slack, is_cache, bound
     )

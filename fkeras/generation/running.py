@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fkeras.generation.caches import State, enlarged, new_state
 from fkeras.generation.decoding import Sampling, outgrown
@@ -71,7 +72,7 @@ class Runner:
         is_active: whether a row has not ended.
     """
 
-    advance: Callable[[Any, jax.Array], Any]
+    advance: Callable[[Any, Any], Any]
     read_again: Callable[[Any], Any]
     readers: Mapping[str, Reader]
     capacity: Callable[[Reader, int], int]
@@ -98,7 +99,7 @@ class Runner:
         start = time.perf_counter()
         if self.outgrows and self.form.boundaries:
             carry = self.read_again(carry)
-        carry = self.advance(carry, jnp.int32(steps))
+        carry = self.advance(carry, np.int32(steps))
         status = _status(self.form.boundaries, self.sampling.starts, carry.lengths, carry.active)
         self.longest, self.outgrows, self.is_active = map(int, jax.device_get(status))
         fitting = int(steps * _SECONDS / (time.perf_counter() - start))
