@@ -35,7 +35,7 @@ class Sampling(NamedTuple):
     keys: jax.Array | None
     prompt: tuple[jax.Array, jax.Array]
     end_ids: jax.Array
-    limit: jax.Array
+    limit: jax.Array | np.int32
     starts: jax.Array
 
 

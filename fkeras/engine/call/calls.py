@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.tree import donated
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.weights import weight_losses
-from fkeras.engine.values.annotations import Layer, Leaf, Option, SomeLayer, Tree
+from fkeras.engine.values.annotations import Layer, Leaf, Network, Option, SomeLayer, Tree
 from fkeras.engine.values.arrays import TAKEN, as_array, is_array_like
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.random import check_key
@@ -149,8 +149,8 @@ def _check_state_names(layer: Layer, context: Context, inputs: tuple) -> None:
 
     A part of a model may receive the state of the whole model, so other entries alone are no error.
     """
-    names = [] if getattr(layer, "graph", None) is None else layer.layers
-    lacking = [name for name in names if layer.layers[name].stateful and name not in context.state]
+    layers = {} if getattr(layer, "graph", None) is None else cast("Network", layer).layers
+    lacking = [name for name in layers if layers[name].stateful and name not in context.state]
     if not context.state or not lacking:
         return
     expected = layer.state_spec(*(_spec_tree(x) for x in inputs))

@@ -170,14 +170,14 @@ def _infer(
     specs: tuple[Spec, ...],
     masks: tuple[Spec | None, ...],
 ) -> Inference:
-    shapes = structure.fill(call.args, specs)
+    call_shapes = structure.fill(call.args, specs)
     layer = skeleton.join(weights)
     if not layer.built:
         # each call is inferred with the weights that it would build; `close` compares shared layers
         weight_structs = tuple(
             None if w is None else jax.ShapeDtypeStruct(w.shape, w.dtype) for w in weights
         )
-        layer, _ = build_shapes(skeleton.join(weight_structs), *shapes)
+        layer, _ = build_shapes(skeleton.join(weight_structs), *call_shapes)
         skeleton = skeleton_of(layer)
         weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
 
@@ -188,7 +188,7 @@ def _infer(
 
         def compute(key: Leaf, leaves: Sequence, tensors: tuple, tensor_masks: tuple) -> tuple:
             layer = skeleton.join(leaves)
-            out = run_call(layer, call, shapes, key, tensors, tensor_masks)
+            out = run_call(layer, call, call_shapes, key, tensors, tensor_masks)
             return out, weight_losses(layer)
 
         arguments = key_spec(), weight_structs, tensors, tensor_masks

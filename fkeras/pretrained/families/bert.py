@@ -72,7 +72,7 @@ class BertConfig(TextEncoderConfig):
 
     Example:
         >>> import fkeras as fk
-        >>> fk.pretrained.BertConfig(hidden_size=128).num_attention_heads
+        >>> fk.pretrained.BertConfig(hidden_size=384).num_attention_heads
         12
     """
 
@@ -134,8 +134,8 @@ class DistilBertConfig(TextEncoderConfig):
 
     Example:
         >>> import fkeras as fk
-        >>> fk.pretrained.DistilBertConfig(dim=128).hidden_size
-        128
+        >>> fk.pretrained.DistilBertConfig(dim=384).hidden_size
+        384
     """
 
     vocab_size: Integer = option(default=30522, convert=positive)

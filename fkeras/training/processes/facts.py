@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -54,7 +54,7 @@ def digest(tree: object) -> int:
 
 def _elements(array: ArrayLike, number: int) -> bytes:
     """Returns evenly spaced elements of an array."""
-    flat = np.asarray(jax.random.key_data(array) if is_key(array) else array).reshape(-1)
+    flat = np.asarray(jax.random.key_data(cast(Any, array)) if is_key(array) else array).reshape(-1)
     if flat.size > number:
         flat = flat[np.linspace(0, flat.size - 1, number).astype("int64")]
     return flat.tobytes()
