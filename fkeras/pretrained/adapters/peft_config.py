@@ -73,7 +73,7 @@ class AdapterConfig:
     def matches(self, pattern: str, module: str, path: str) -> bool:
         """Returns whether a regular expression fits a module's name, or its last parts."""
         _check_cost(pattern, module, path)
-        # each start after a dot by itself: `.*` before the expression would multiply the cost
+        # each start after a dot alone: `.*` before the expression would multiply the cost
         starts = [0, *(i + 1 for i, letter in enumerate(module) if letter == ".")]
         return any(re.fullmatch(pattern, module[start:]) for start in starts)
 
