@@ -3,74 +3,44 @@
 from __future__ import annotations
 
 import math
-import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.config.configurable import option, suggest
+from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, choice, numeric
 from fkeras.engine.config.field_types import Window
 from fkeras.engine.values.argument_types import DTypeLike
 from fkeras.engine.values.registry import named
 from fkeras.initializers.initializer import Initializer
 
-# coefficients of windows that are sums of cosines, as in SciPy
-_COSINES: Mapping[str, tuple[float, ...]] = types.MappingProxyType(
-    {
-        "boxcar": (1.0,),
-        "hann": (0.5, 0.5),
-        "hamming": (0.54, 0.46),
-        "blackman": (0.42, 0.5, 0.08),
-        "nuttall": (0.3635819, 0.4891775, 0.1365995, 0.0106411),
-        "blackmanharris": (0.35875, 0.48829, 0.14128, 0.01168),
-        "flattop": (0.21557895, 0.41663158, 0.277263158, 0.083578947, 0.006947368),
-    }
-)
-_OTHERS = ("bartlett", "bohman", "cosine", "triang")
-
 
 def window_values(name: str, length: int, periodic: bool = False) -> np.ndarray:
-    """Returns the values of a window function at the points of a frame, equal to SciPy's.
+    """Returns the values of a window function at the points of a frame.
 
     Args:
-        name: "hann", "hamming", "blackman", "boxcar", "nuttall", "blackmanharris", "flattop",
-            "bartlett", "triang", "cosine" or "bohman".
+        name: a window of `scipy.signal.get_window` that needs no parameter.
         periodic: whether the window is periodic: the point after the last equals the first point.
+
+    Raises:
+        ValueError: for an unknown window, or a window with parameters.
 
     Example:
         >>> window_values("hann", 5).round(2).tolist()
         [0.0, 0.5, 1.0, 0.5, 0.0]
     """
-    if name not in _COSINES and name not in _OTHERS:
-        known_names = (*_COSINES, *_OTHERS)
+    from scipy.signal import get_window  # here: importing SciPy's signal package takes 0.5 s
+
+    try:
+        return get_window(name, length, fftbins=periodic)
+    except ValueError:
         raise ValueError(
-            f"There is no window {name!r}.{suggest(name, known_names)} Known: "
-            f"{', '.join(sorted(known_names))}; or pass the numbers of the window."
-        )
-    if length <= 1:  # the formulas below divide by length - 1
-        return np.ones(length)
-    # a periodic window is a symmetric window of one more point without the last point
-    points = length + 1 if periodic else length
-    positions = np.arange(points)
-    if name in _COSINES:
-        angles = 2.0 * math.pi * positions / (points - 1)
-        cosine_terms = ((-1) ** k * a * np.cos(k * angles) for k, a in enumerate(_COSINES[name]))
-        values = sum(cosine_terms)
-    elif name == "bartlett":
-        values = 1.0 - np.abs(2.0 * positions / (points - 1) - 1.0)
-    elif name == "triang":
-        values = 1.0 - np.abs(2.0 * positions - (points - 1)) / (points + points % 2)
-    elif name == "cosine":
-        values = np.sin(math.pi / points * (positions + 0.5))
-    else:
-        x = np.abs(np.linspace(-1.0, 1.0, points))
-        values = (1.0 - x) * np.cos(math.pi * x) + np.sin(math.pi * x) / math.pi
-        values[[0, -1]] = 0.0  # exactly 0, as in SciPy; the formula leaves a rounding error
-    return np.asarray(values)[:length]
+            "expected the name of a window of scipy.signal.get_window that needs no parameter, "
+            f"received {name!r}. Use a window such as 'hann', or pass the numbers of the window."
+        ) from None
 
 
 _numbers = numeric(optional=True, hint="Give the name of a window such as 'hann', or its numbers.")

@@ -211,8 +211,13 @@ def slice(
                [6, 7, 8]], dtype=int32)
     """
     inputs = jnp.asarray(inputs)
-    starts = zip(shape, inputs.shape, start_indices, strict=True)
-    # XLA needs static sizes, so -1 requires a start index that is not traced
+    starts = [*zip(shape, inputs.shape, start_indices, strict=True)]
+    if any(size == -1 and isinstance(start, jax.core.Tracer) for size, _, start in starts):
+        raise ValueError(
+            "fk.ops.slice: shape: -1 extends to the end of an axis, so the size of the block depends "
+            "on the value of a start index, which is traced, and shapes are static. Pass the size "
+            "in the place of -1, or start indices that are integers."
+        )
     sizes = tuple(total - start if size == -1 else size for size, total, start in starts)
     _check_block("slice", inputs, start_indices, sizes)
     return jax.lax.dynamic_slice(inputs, start_indices, sizes)

@@ -8,7 +8,7 @@ import fkeras as fk
 from tests.support.keras_oracle import keras, keras_rules
 from tests.support.value_data import KEY
 
-WINDOWS = ("hann", "hamming", "blackman", "boxcar", "nuttall", "blackmanharris", "flattop")
+WINDOWS = ("hann", "hamming", "blackman", "boxcar", "nuttall", "blackmanharris", "flattop", "tukey")
 
 
 @pytest.mark.parametrize(

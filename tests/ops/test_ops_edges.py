@@ -333,7 +333,7 @@ def test_spectrograms_reject_impossible_arguments():
     with pytest.raises(ValueError, match="sequence_length"):
         fk.layers.MelSpectrogram(4, sequence_length=8)
     with pytest.raises(ValueError, match="window|hamming"):
-        fk.layers.STFTSpectrogram(window="han")
+        fk.layers.STFTSpectrogram(window="hanm")
 
 
 @pytest.mark.parametrize(
@@ -350,3 +350,40 @@ def test_arguments_that_keras_rejects_are_rejected(call, words):
     for x in (ONES, fk.Input((5, 2), batch_size=2)):
         with pytest.raises(ValueError, match=words):
             call(x)
+
+
+def test_a_key_seeds_a_recorded_operation():
+    x = fk.Input((4, 4, 1))
+    keys = (jax.random.key(0), jax.random.key(1), jax.random.key(0, impl="rbg"))
+    models = [fk.Model(x, ops.image.elastic_transform(x, 4.0, 1.0, seed=key)) for key in keys]
+    again = fk.Model(x, ops.image.elastic_transform(x, 4.0, 1.0, seed=jax.random.key(0)))
+    assert models[0] == again and hash(models[0]) == hash(again)
+    assert models[0] != models[1] != models[2]
+    image = np.arange(16, dtype="float32").reshape(1, 4, 4, 1)
+    for model, key in zip(models, keys, strict=True):
+        expected = ops.image.elastic_transform(image, 4.0, 1.0, seed=key)
+        np.testing.assert_allclose(model(image), expected, rtol=1e-6)
+    with pytest.raises(TypeError, match="KeyConstant has no JSON form"):
+        models[0].to_json()
+
+
+def test_blocks_whose_size_depends_on_a_traced_start():
+    x, start = fk.Input(batch_shape=(3, 3)), fk.Input(batch_shape=(2,), dtype="int32")
+    model = fk.Model([x, start], ops.slice(x, start, (2, 1)))
+    matrix = np.arange(9.0, dtype="float32").reshape(3, 3)
+    assert model([matrix, np.array([1, 2], "int32")]).tolist() == [[5.0], [8.0]]
+    with pytest.raises(ValueError, match="-1 extends to the end .* which is traced"):
+        ops.slice(x, start, (-1, 1))
+    assert ops.slice(x, (1, 1), (-1, 1)).shape == (2, 1)
+
+
+def test_scale_and_translate_keeps_axes_without_a_size():
+    x = fk.Input((4, 4, 1))
+    options = np.ones(2, "float32"), np.zeros(2, "float32"), (1, 2), "linear"
+    y = ops.image.scale_and_translate(x, (None, 5, 5, 1), *options)
+    assert y.shape == (None, 5, 5, 1)
+    image = np.ones((2, 4, 4, 1), "float32")
+    expected = ops.image.scale_and_translate(image, (2, 5, 5, 1), *options)
+    np.testing.assert_array_equal(fk.Model(x, y)(image), expected)
+    with pytest.raises(ValueError, match="expected 4 sizes, one for each axis"):
+        ops.image.scale_and_translate(image, (5, 5), *options)

@@ -22,7 +22,7 @@ from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Layer, Leaf, Option, Template, Tree
 from fkeras.engine.values.argument_types import ArrayLike, Nested
-from fkeras.engine.values.frozen import ArrayConstant, freeze_value, is_array
+from fkeras.engine.values.frozen import constant_of, freeze_value, is_array
 from fkeras.engine.values.private_jax import asked_by_an_operator
 from fkeras.engine.values.spec import Spec
 from fkeras.engine.values.structure import Ref
@@ -254,7 +254,7 @@ def record(
                 "A graph holds no traced values: make the array an fk.Input of the graph.",
                 layer=layer._where,
             )
-        return ArrayConstant(value) if is_array(value) else freeze_value(value)
+        return constant_of(value) if is_array(value) else freeze_value(value)
 
     # arguments before options: both share one numbering of the tensors
     template = structure.freeze(args, place)

@@ -499,6 +499,9 @@ class Layer(Traits):
                 value = skeleton.child(name, self.__dict__["_leaves"])
                 self.__dict__[name] = value
                 return value
+            declared = getattr(type(self), name, None)
+            if isinstance(declared, property):  # which raised an AttributeError: show that error
+                return declared.__get__(self)
             raise MissingAttributeError(self, name)
 
 

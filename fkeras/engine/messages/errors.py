@@ -45,6 +45,16 @@ class FKerasError(ValueError):
         self.input_index = input_index
 
 
+class NoGraphError(FKerasError, AttributeError):
+    """A network without input shapes; an AttributeError, so that `hasattr(model, "inputs")` is False.
+
+    Example:
+        >>> import fkeras as fk
+        >>> hasattr(fk.Sequential([fk.layers.Dense(2)]), "inputs")
+        False
+    """
+
+
 class InputSpecError(FKerasError):
     """Inputs that do not match the `InputSpec` of a layer.
 

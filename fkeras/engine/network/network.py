@@ -20,7 +20,7 @@ from fkeras.engine.graph.listing import lines_text
 from fkeras.engine.graph.walk import open_graph
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.layer.layer import Layer
-from fkeras.engine.messages.errors import FKerasError, suggest
+from fkeras.engine.messages.errors import FKerasError, NoGraphError, suggest
 from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.overrides import check_model_methods
 from fkeras.engine.network.capacity import check_capacity
@@ -290,7 +290,7 @@ class Network(Layer):
 
     def _require_graph(self, operation: str) -> Graph:
         if self.graph is None:
-            raise FKerasError(
+            raise NoGraphError(
                 f"{self._where}: {operation} needs input shapes; this network has not been built or called. "
                 "Build it for a shape: `model = model.build(jax.random.key(0), (None, 8))`, or start the "
                 "list of layers with fk.Input.",

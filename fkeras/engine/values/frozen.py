@@ -6,6 +6,7 @@ dictionaries become `FrozenDict`, arrays become `ArrayConstant`.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import ItemsView, Iterator, Mapping, Set
 from typing import Any, TypeVar
@@ -141,6 +142,37 @@ class ArrayConstant:
         return (ArrayConstant, (self.array,))
 
 
+@dataclasses.dataclass(frozen=True, repr=False)
+class KeyConstant:
+    """A key of `jax.random` as a configuration value: the seed of a recorded operation.
+
+    Example:
+        >>> import jax
+        >>> KeyConstant.of(jax.random.key(0)) == KeyConstant.of(jax.random.key(0))
+        True
+    """
+
+    data: ArrayConstant
+    impl: str
+
+    @classmethod
+    def of(cls, key: jax.Array) -> KeyConstant:
+        return cls(ArrayConstant(jax.random.key_data(key)), str(jax.random.key_impl(key)))
+
+    @property
+    def key(self) -> jax.Array:
+        return jax.random.wrap_key_data(self.data.array, impl=self.impl)
+
+    def __repr__(self) -> str:
+        return f"key({self.impl})"
+
+
+def constant_of(array: Leaf) -> ArrayConstant | KeyConstant:
+    """Returns the immutable form of an array or a key."""
+    is_key = jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)
+    return KeyConstant.of(array) if is_key else ArrayConstant(array)
+
+
 def short_array(value: Leaf) -> str:
     """Returns dtype and shape of an array as short text.
 
@@ -178,7 +210,7 @@ def freeze_value(value: Leaf) -> Leaf:
     if isinstance(value, np.generic):
         return value.item()
     if is_array(value):
-        return ArrayConstant(value)
+        return constant_of(value)
     try:
         hash(value)
     except TypeError:

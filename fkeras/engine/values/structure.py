@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine.values.annotations import Leaf, Template, Tree
-from fkeras.engine.values.frozen import ArrayConstant
+from fkeras.engine.values.frozen import ArrayConstant, KeyConstant
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +122,8 @@ def fill_arrays(
     def leaf(value: object) -> Leaf:
         if isinstance(value, Ref):
             return arrays[value.index]
+        if isinstance(value, KeyConstant):
+            return value.key
         return constant(value.array) if isinstance(value, ArrayConstant) else value
 
     return thaw(template, leaf)

@@ -163,7 +163,7 @@ def as_dtype(x: jax.Array, dtype: Any) -> jax.Array:
 
 def scale_and_translate(
     images: Numbers,
-    output_shape: Sequence[int],
+    output_shape: Sequence[int | None],
     scale: Numbers,
     translation: Numbers,
     spatial_dims: Sequence[int],
@@ -174,7 +174,7 @@ def scale_and_translate(
 
     Args:
         images: array of any shape.
-        output_shape: the shape of the result.
+        output_shape: the shape of the result; None for the size of `images` along an axis.
         scale: factor along each of `spatial_dims`, (n,).
         translation: offset along each of `spatial_dims`, in cells of the result, (n,).
         spatial_dims: the axes that change.
@@ -186,7 +186,7 @@ def scale_and_translate(
         An array of shape `output_shape`, 0 outside of `images`.
 
     Raises:
-        ValueError: for an unknown method.
+        ValueError: for an unknown method, or another number of sizes than axes.
 
     Example:
         >>> import jax.numpy as jnp
@@ -196,9 +196,17 @@ def scale_and_translate(
     """
     one_of("method", method, *_SCALING_METHODS)
     images = jnp.asarray(images)
+    if len(output_shape) != images.ndim:
+        raise ValueError(
+            f"scale_and_translate: output_shape: expected {images.ndim} sizes, one for each axis of "
+            f"images of shape {images.shape}, received {tuple(output_shape)}. Write None for an axis "
+            "that keeps its size."
+        )
     scale, translation = (jnp.asarray(v).astype("float32") for v in (scale, translation))
     # the derivatives contain 1 / scale**2; smaller scales are replaced by the smallest scale
     scale = jnp.where(jnp.abs(scale) < _LEAST_SCALE, _LEAST_SCALE, scale)
+    sizes = zip(output_shape, images.shape, strict=True)
+    shape = tuple(known if size is None else size for size, known in sizes)
     return jax.image.scale_and_translate(
-        images, tuple(output_shape), tuple(spatial_dims), scale, translation, method, antialias
+        images, shape, tuple(spatial_dims), scale, translation, method, antialias
     )

@@ -339,6 +339,14 @@ def test_uses_training_reports_layers_that_depend_on_it():
         fk.Sequential([layers.Dense(1)]).uses_training  # noqa: B018
 
 
+def test_networks_without_input_shapes_have_no_inputs():
+    network = fk.Sequential([layers.Dense(1)])
+    for name in ("inputs", "outputs", "input_names", "output_names"):
+        assert not hasattr(network, name)
+        with pytest.raises(fk.FKerasError, match=f"{name} needs input shapes"):
+            getattr(network, name)
+
+
 def test_weights_and_state_are_ordered_layer_by_layer():
     x = fk.Input((2,))
     y = layers.BatchNormalization(name="bn")(layers.Dense(3, name="first")(x))
