@@ -62,6 +62,21 @@ def test_saturated_colors_stay_in_their_range():
         assert np.asarray(reference(images, training=True)).min() < 0
 
 
+def test_boxes_of_a_cropping_resizing_move_with_the_image():
+    # the crop of 8 x 8 begins at row 1: a box from row 1 to row 3 covers rows 0 to 5 of the result
+    boxes = {"boxes": np.array([[2.0, 1, 4, 3]], "float32"), "labels": np.array([1])}
+    data = {"images": np.ones((10, 8, 3), "float32"), "bounding_boxes": boxes}
+    options = {"crop_to_aspect_ratio": True, "bounding_box_format": "xyxy"}
+
+    def moved(library):
+        y = library.Resizing(20, 20, **options)(data)
+        return np.asarray(y["bounding_boxes"]["boxes"]).tolist()
+
+    assert moved(layers) == [[5, 0, 10, 5]]
+    with keras_rules():
+        assert moved(keras.layers) == [[5, 0.5, 10, 5.5]]
+
+
 def test_rand_augment_needs_an_operation():
     with pytest.raises(ValueError, match="num_ops: expected a positive integer, received 0"):
         layers.RandAugment(num_ops=0)
