@@ -282,7 +282,7 @@ class Output:
         __array_ufunc__ = None
         __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = __pow__ = _no_array
         __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __float__ = __len__ = _no_array
-        __lt__ = __le__ = __gt__ = __ge__ = __iter__ = __getitem__ = _no_array
+        __lt__ = __le__ = __gt__ = __ge__ = __iter__ = __getitem__ = __array__ = _no_array
 
         def __getattr__(self, name: str) -> Any:
             remedy = f" Write `out.value.{name}`." if hasattr(jax.Array, name) else ""

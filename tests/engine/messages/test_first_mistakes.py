@@ -61,6 +61,7 @@ def unpacked():
         (lambda: X - built().apply(X), "out.value"),
         (lambda: jnp.asarray(X) * built().apply(X), "out.value"),
         (lambda: built().apply(X)[0], "out.value"),
+        (lambda: np.asarray(built().apply(X)), "out.value"),
         (unpacked, "y, updates = out.value, out.updates"),
         (lambda: built().apply(X).shape, "`out.value.shape`"),
     ],
