@@ -114,11 +114,109 @@ def test_a_list_is_no_input_of_a_model_of_a_dictionary():
     [
         lambda o, k: o.psnr(k.Input((3,)), k.Input((4,)), 1.0),
         lambda o, k: o.dot_product_attention(*(k.Input((n, 2, 4)) for n in (3, 5, 6))),
+        lambda o, k: o.layer_normalization(k.Input((4,)), np.ones(3, "float32")),
+        lambda o, k: o.rms_normalization(k.Input((4,)), np.ones(3, "float32")),
     ],
-    ids=["psnr", "dot_product_attention"],
+    ids=["psnr", "dot_product_attention", "layer_normalization", "rms_normalization"],
 )
 def test_shapes_that_fit_nothing_are_an_error_when_recorded(call):
     with pytest.raises((TypeError, ValueError)):
         call(ops, fk)
     with keras_rules():
         call(keras.ops, keras)
+
+
+def test_unknown_sizes_that_keras_refuses_are_inferred():
+    def shapes(library):
+        matrix, image = library.Input(batch_shape=(None, 3)), library.Input((None, None, 3))
+        q, r = library.ops.qr(matrix)
+        return q.shape, r.shape, library.ops.image.crop_images(image, 1, 1, 1, 1).shape
+
+    assert shapes(fk) == ((None, None), (None, 3), (None, None, None, 3))
+    with keras_rules(), pytest.raises(ValueError, match="fully-defined"):
+        shapes(keras)
+
+
+SIZES = {
+    "nonzero": lambda library, x, n: library.ops.nonzero(x)[0],
+    "unique": lambda library, x, n: library.ops.unique(x),
+    "where": lambda library, x, n: library.ops.where(x),
+    "reshape": lambda library, x, n: library.ops.reshape(x, n),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_that_depend_on_numbers_are_an_error_when_recorded(name):
+    def shape(library):
+        x = library.Input(batch_shape=(2, 3))
+        result = SIZES[name](library, x, library.Input(batch_shape=(2,), dtype="int32"))
+        return (result[0] if isinstance(result, tuple | list) else result).shape
+
+    with pytest.raises(fk.FKerasError, match="depends on the numbers in the inputs"):
+        shape(fk)
+    with keras_rules():
+        assert shape(keras)  # recorded, for `where` with a shape that no result has
+
+
+def test_a_lambda_has_the_shape_of_its_result():
+    def shape(library):
+        return library.layers.Lambda(lambda x: x * 2, output_shape=(7,))(library.Input((4,))).shape
+
+    with pytest.raises(ValueError, match=r"expected a result of shape \(None, 7\)"):
+        shape(fk)
+    with keras_rules():
+        assert shape(keras) == (None, 7)
+
+
+def test_discretization_without_boundaries_cannot_be_recorded():
+    def shape(library):
+        return library.layers.Discretization(num_bins=3)(library.Input((4,))).shape
+
+    with pytest.raises(ValueError, match="has no boundaries yet"):
+        shape(fk)
+    with keras_rules():
+        assert shape(keras) == (None, 4)
+
+
+def test_optimizers_have_no_automatic_name():
+    assert fk.optimizers.Adam().name is None and fk.optimizers.Adam(name="a").name == "a"
+    with keras_rules():
+        assert keras.optimizers.Adam().name.startswith("adam")
+
+
+def test_the_configuration_of_a_loss_has_its_dtype():
+    ours = fk.losses.MeanSquaredError().get_config()
+    with keras_rules():
+        expected = keras.losses.MeanSquaredError().get_config()
+    assert ours == {**expected, "dtype": "float32"} and "dtype" not in expected
+
+
+def test_a_constraint_needs_its_own_call():
+    with pytest.raises(NotImplementedError, match="needs its own __call__"):
+        fk.constraints.Constraint()(np.ones(2))
+    with keras_rules():
+        assert np.asarray(keras.constraints.Constraint()(np.ones(2))).tolist() == [1, 1]
+
+
+def test_given_thresholds_of_auc_have_no_end_points():
+    assert list(fk.metrics.AUC(thresholds=[0.3, 0.6]).thresholds) == [0.3, 0.6]
+    with keras_rules():
+        assert len(keras.metrics.AUC(thresholds=[0.3, 0.6]).thresholds) == 4
+
+
+def test_integers_are_numbers_of_f_scores():
+    assert (
+        fk.metrics.FBetaScore(beta=1).beta == 1 and fk.metrics.F1Score(threshold=1).threshold == 1
+    )
+    with keras_rules(), pytest.raises(ValueError, match="should be a Python float"):
+        keras.metrics.FBetaScore(beta=1)
+
+
+def test_a_softmax_over_one_class_is_reported_once():
+    ops.softmax(np.ones((2, 1), "float32"))  # a warning would be an error here
+    model = fk.Sequential([fk.Input((3,)), layers.Dense(1, activation="softmax")])
+    trainer = fk.Trainer(loss="categorical_crossentropy")
+    with pytest.warns(UserWarning, match="expected 2 or more classes"):
+        _ = trainer.init(model, KEY)
+    with keras_rules(), pytest.warns(UserWarning, match="softmax over axis"):
+        keras.ops.softmax(np.ones((2, 1), "float32"))

@@ -111,6 +111,8 @@ _REMEDIES = (
 )
 # `jnp.nonzero(x)`, `x[x > 0]`
 _UNKNOWN_SIZES = (jax.errors.ConcretizationTypeError, jax.errors.NonConcreteBooleanIndexError)
+# `jnp.reshape(x, shape)` with a traced shape: a bare TypeError
+_TRACED_SHAPE = "sequences of concrete values of integer type, got "
 
 
 def infer(
@@ -146,7 +148,7 @@ def infer(
         names = [str(s) for s in specs]
         shapes = structure.draw(call.args, lambda i: names[i])
         remedy = next((text for kind, text in _REMEDIES if isinstance(error, kind)), "")
-        if not remedy and isinstance(error, _UNKNOWN_SIZES):
+        if not remedy and (isinstance(error, _UNKNOWN_SIZES) or _TRACED_SHAPE in str(error)):
             raise FKerasError(
                 f"{layer._where}: the size of a result, or another static argument of JAX, depends on "
                 f"the numbers in the inputs {shapes[1:-1]}, which a compiled program does not know. "
