@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fkeras.nn.image import borders, box_overlap, boxes, patches, resizing
+from fkeras.nn.image import borders, boxes, patches, resizing
 from fkeras.nn.warping import elastic, geometry, sampling
 from tests.support.keras_oracle import keras, keras_rules
 
@@ -262,7 +262,6 @@ def test_pad_and_crop():
         (lambda: boxes.convert_format(np.ones((1, 3)), "xyxy", "xywh"), "four numbers"),
         (lambda: boxes.convert_format(np.ones((1, 4)), "xyxy", "rel_xywh"), "size of the images"),
         (lambda: boxes.convert_format(np.ones((1, 4)), "xyxx", "xywh"), "source: expected"),
-        (lambda: box_overlap.compute_iou(np.ones(4), np.ones((1, 4)), "xyxy"), r"\(b, n, 4\)"),
         (lambda: boxes.clip_to_image_size({"boxes": np.ones((1, 4))}), "size of the images"),
     ],
 )
@@ -351,55 +350,3 @@ def test_boxes_follow_a_transform_even_a_singular_one():
     collapse = jnp.ones((1, 3, 3)) * jnp.array([[[1.0], [1.0], [0.0]]])
     corners = compiled(boxes.follow, np.ones((1, 2, 4), "float32"), collapse)
     assert np.isfinite(corners).all()
-
-
-def _corners(*shape):
-    points = np.sort(RNG.uniform(0, 9, (*shape, 2, 2)), axis=-2)
-    return points.reshape(*shape, 4).astype("float32")
-
-
-@pytest.mark.parametrize("batch", [(), (2,)])
-def test_overlaps(batch):
-    utils = keras.utils.bounding_boxes
-    boxes1, boxes2 = _corners(*batch, 3), _corners(4)
-    boxes2[0] = -1
-
-    def compute(boxes1, boxes2):
-        mirrored = boxes1[..., ::-1, :]
-        with keras_rules():
-            theirs = (
-                utils.compute_iou(boxes1, boxes2, "xyxy"),
-                utils.compute_ciou(boxes1, mirrored, "xywh"),
-            )
-        return (
-            (box_overlap.compute_iou(boxes1, boxes2, "xyxy"), theirs[0]),
-            (box_overlap.compute_ciou(boxes1, mirrored, "xywh"), theirs[1]),
-            box_overlap.compute_iou(boxes1, boxes2, "xyxy", True, -7),
-            box_overlap.compute_ciou(0 * boxes1, 0 * boxes1, "xyxy"),
-        )
-
-    iou, ciou, masked, points = compiled(compute, boxes1, boxes2)
-    close(*iou)
-    close(*ciou)
-    assert (masked[..., 0] == -7).all()
-    assert (masked[..., 1:] >= 0).all()
-    assert np.isfinite(points).all()
-
-
-@pytest.mark.parametrize("encoding", ["center_xywh", "center_yxhw"])
-def test_deltas(encoding):
-    utils = keras.utils.bounding_boxes
-    anchors, targets = _corners(5), _corners(2, 5)
-    options = {"variance": (0.1, 0.2, 0.3, 0.4), "image_shape": (8, 12, 3)}
-    formats = "xyxy", "rel_yxyx", encoding
-
-    def compute(anchors, targets):
-        targets = boxes.convert_format(targets, "xyxy", "rel_yxyx", 8, 12)
-        with keras_rules():
-            expected = utils.encode_box_to_deltas(anchors, targets, *formats, **options)
-        deltas = box_overlap.encode_box_to_deltas(anchors, targets, *formats, **options)
-        levels = box_overlap.decode_deltas_to_boxes({3: anchors}, {3: deltas}, *formats, **options)
-        return (deltas, expected), (levels[3], targets)
-
-    for pair in compiled(compute, anchors, targets):
-        close(*pair)
