@@ -122,7 +122,7 @@ ours = step.compiled_step.lower(trainer, run, batch).compile()
 
 flat, _ = jax.tree.flatten_with_path(model)
 params = {
-    path[-1].name: jax.device_put(a, NamedSharding(mesh, specs_by_hand(path[-1].name)))
+    path[-1].key: jax.device_put(a, NamedSharding(mesh, specs_by_hand(path[-1].key)))
     for path, a in flat
 }
 moments = optimizer.init(params)
