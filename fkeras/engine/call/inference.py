@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import jax
 import numpy as np
-from jax import core, errors
 
 from fkeras.engine.call.array_sizes import fixing_reshape, largest_array
 from fkeras.engine.call.building import build_shapes
@@ -28,6 +27,7 @@ from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.tree.weights import weight_losses
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Layer, Leaf, Network, Tree
+from fkeras.engine.values.dimensions import Inconclusive
 from fkeras.engine.values.spec import (
     STRING,
     Dimension,
@@ -93,9 +93,6 @@ Inference = tuple[Signature, Effects]
 
 # two sizes for the unknown axes of a call on strings, which runs on arrays
 _PROBES = (32, 48)
-# the class moved to jax.errors between the versions of JAX that are supported
-_home = errors if hasattr(errors, "InconclusiveDimensionOperation") else core
-_Inconclusive: type[Exception] = getattr(_home, "InconclusiveDimensionOperation")  # noqa: B009
 # shapes are inferred by tracing, where arrays hold no numbers
 _REMEDIES = (
     (
@@ -207,7 +204,7 @@ def _infer(
         out = evaluate(as_structs([*specs, *masks]))
     except FKerasError:
         raise
-    except (TypeError, ValueError, NotImplementedError, _Inconclusive) as error:
+    except (TypeError, ValueError, NotImplementedError, Inconclusive) as error:
         weight_sizes = [weight.dims for weight in weights if weight is not None]
         numbers = numbers_in(weight_sizes, skeleton.static, call.args, call.options)
         # a network is slow to trace, and its own calls were inferred one by one
