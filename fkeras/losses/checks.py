@@ -1,4 +1,4 @@
-"""Checks of targets: of values on the host, before anything is traced, and of shapes in each call.
+"""Checks of targets: their values on the host before tracing, and their shapes in each call.
 
 A compiled function cannot raise for a label out of range: the loss is NaN, and no message names
 the row.
@@ -117,10 +117,10 @@ def check_range(where: str, y_true: np.ndarray, classes: int, ignore: int | None
 
 
 def check_call(where: str, y_true: HasShape, y_pred: HasShape, sparse: str | None = None) -> None:
-    """Checks in a call, whose arrays may be traced, that targets have the predictions' shape.
+    """Checks that targets have the predictions' shape; both may be traced.
 
     Args:
-        sparse: for one-hot targets, the name of the function for class numbers.
+        sparse: name of the function for class numbers, if the targets are one-hot.
     """
     true, shape = tuple(y_true.shape), tuple(y_pred.shape)
     if sparse is not None:
