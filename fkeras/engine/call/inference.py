@@ -198,8 +198,8 @@ def _infer(
             )
         return *out, _checked_size(layer, program.jaxpr, unit)
 
-    # First with symbolic sizes. Some operations, such as a comparison of two sizes, have no answer for
-    # them; then the results for two sizes show which axes of the outputs vary.
+    # First with symbolic sizes. Where JAX cannot compute with symbolic sizes, as in a comparison, the
+    # results for concrete sizes show which axes of the outputs vary.
     try:
         out = evaluate(as_structs([*specs, *masks]))
     except FKerasError:
@@ -207,7 +207,7 @@ def _infer(
     except (TypeError, ValueError, NotImplementedError, Inconclusive) as error:
         weight_sizes = [weight.dims for weight in weights if weight is not None]
         numbers = numbers_in(weight_sizes, skeleton.static, call.args, call.options)
-        # a network is slow to trace, and its own calls were inferred one by one
+        # a network is slow to trace, and its calls were inferred one by one
         single = getattr(layer, "graph", None) is None
         for unit, low, high, small in trials([*specs, *masks], numbers, single):
             try:
@@ -250,7 +250,7 @@ def run_call(
 def _describe(
     call: RecordedCall, results: Sequence[tuple[Output, tuple, int]], names: _Names
 ) -> Inference:
-    """The inference of a call from its results for one or several sizes of the unknown axes."""
+    """Returns the inference of a call from its results for one or several sizes of unknown axes."""
     out, penalties, size = results[0]
     value, _ = structure.number(out.value)
     outputs = zip(*(structure.number(each.value)[1] for each, _, _ in results), strict=True)
@@ -295,8 +295,8 @@ def _ranks(out: Output) -> tuple:
 class _Names:
     """Names of the axes that differ between several inferences of one call.
 
-    An axis has the name of the input's axis that has its position and its sizes. If several unknown
-    axes of the inputs have them, or none has, the axis is unknown again: its name is new.
+    An axis gets the name of the input axis of the same position and sizes. If no input axis, or several
+    input axes of different names, have this position and these sizes, the axis gets a new name.
 
     Args:
         inputs: specs of the inputs.

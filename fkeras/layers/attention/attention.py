@@ -132,7 +132,7 @@ def check_widths(where: str, shapes: Sequence[Sequence[Any]]) -> None:
 def check_steps(where: str, value: Sequence[Any], key: Sequence[Any]) -> None:
     """Raises an error if value and key have different known numbers of steps.
 
-    One key for several values, or one value for several keys, would broadcast.
+    A single key or value would broadcast.
     """
     if len(value) != len(key) or not may_equal(value[1:-1], key[1:-1]):
         raise ValueError(

@@ -68,8 +68,7 @@ def check_lengths(x: object, y: object = None, weights: object = None, equal: bo
     """Returns the number of rows that all arrays have.
 
     Args:
-        equal: whether the numbers of rows have to be equal; otherwise the number of the first array
-            is returned.
+        equal: whether different numbers of rows are an error; if False, the first number is returned.
 
     Raises:
         ValueError: if the numbers of rows differ, or there are no rows.
@@ -85,7 +84,7 @@ def check_lengths(x: object, y: object = None, weights: object = None, equal: bo
         shown = ", ".join(f"{name} {count}" for name, count in rows.items())
         raise ValueError(
             f"The arrays differ in their number of rows: {shown}. Every array needs a row for each "
-            "sample. Pass a batch whose arrays have no common rows, such as a graph, in a list of "
+            "sample. If the arrays of a batch have no common rows, as in a graph, pass a list of "
             "batches: [(x, y)], or predict(run, [(x,)])."
         )
     if not rows or 0 in rows.values():
@@ -101,9 +100,9 @@ def count_rows(batch: object, equal: bool = True) -> int:
 
 
 def check_output_rows(model: Network, state: Mapping[str, Any], rows: tuple) -> None:
-    """Rejects targets and weights that have not one row for each row of their output.
+    """Rejects targets and weights whose number of rows differs from that of their output.
 
-    The arrays of a batch may have different numbers of rows; a loss would broadcast its own.
+    The inputs of a batch may have different numbers of rows; a loss would broadcast such targets.
     """
     x, y, weights = rows
     if y is None:
