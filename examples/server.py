@@ -29,7 +29,7 @@ fk.utils.cache_programs()  # the second start compiles nothing
 SIZES = (1, 8, 32)  # a batch is filled up to one of these numbers of rows, each compiled once
 WAIT = 0.004  # seconds that the first row of a batch waits for others
 QUEUE = 64  # rows that may wait; more are answered with 503
-MOST = 1 << 20  # bytes of a request; more are answered with 413, and are not kept in memory
+MOST = 1 << 20  # bytes of a request; larger requests are answered with 413 and not kept in memory
 
 
 class Batcher:

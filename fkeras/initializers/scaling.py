@@ -32,14 +32,14 @@ def compute_fans(
     Args:
         shape: the weight's shape: (d, u) for a matrix, (h, w, c, f) for a kernel; all axes before
             the last two are spatial axes.
-        input_axes: the axes whose sizes multiply to the number of inputs, instead of that rule.
-        output_axes: the axes whose sizes multiply to the number of outputs.
+        input_axes: axes whose sizes multiply to the number of inputs; None for the rule above.
+        output_axes: axes whose sizes multiply to the number of outputs.
 
     Returns:
         The inputs (h * w * c) and the outputs (h * w * f); 1 and 1 for a scalar weight.
 
     Raises:
-        ValueError: for an axis that the weight lacks, and for one argument without the other.
+        ValueError: for an axis that the weight lacks, and for one of the two arguments alone.
 
     Example:
         >>> import fkeras as fk
@@ -68,7 +68,7 @@ def compute_fans(
 
 
 def _check_both(input_axes: Any, output_axes: Any) -> None:
-    # Keras ignores one without the other
+    # Keras ignores one argument without the other
     if (input_axes is None) != (output_axes is None):
         raise ValueError(
             f"expected both input_axes and output_axes, received {input_axes} and {output_axes}. "

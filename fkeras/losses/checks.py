@@ -1,4 +1,4 @@
-"""Checks of targets: of values on the host, before anything is traced, and of shapes in each call.
+"""Checks of targets: their values on the host before tracing, and their shapes in each call.
 
 A compiled function cannot raise for a label out of range: the loss is NaN, and no message names
 the row.
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine.values.argument_types import HasShape
+from fkeras.nn.numerics.axes import may_equal
 
 # limit above which a label is taken for a mistake, not for the number of a class
 _MOST = 1 << 20
@@ -116,19 +117,15 @@ def check_range(where: str, y_true: np.ndarray, classes: int, ignore: int | None
 
 
 def check_call(where: str, y_true: HasShape, y_pred: HasShape, sparse: str | None = None) -> None:
-    """Checks in a call, whose arrays may be traced, that targets have the predictions' shape.
+    """Checks that targets have the predictions' shape; both may be traced.
 
     Args:
-        sparse: for one-hot targets, the name of the function for class numbers.
+        sparse: name of the function for class numbers, if the targets are one-hot.
     """
     true, shape = tuple(y_true.shape), tuple(y_pred.shape)
     if sparse is not None:
         reject_class_numbers(where, y_true, shape, sparse)
-    sizes = zip(true, shape, strict=False)
-    # sizes that are no integers are unknown, as in an export
-    if len(true) != len(shape) or any(
-        a != b for a, b in sizes if isinstance(a, int) and isinstance(b, int)
-    ):
+    if not may_equal(true, shape):
         raise ValueError(
             f"{where}: expected targets of the predictions' shape {shape}, received {true}. Reshape "
             "the targets; for equal targets of all samples use jnp.broadcast_to."
@@ -191,9 +188,7 @@ def _check_same_shape(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> N
 
 def _same(a: Sequence[Any], b: Sequence[Any]) -> bool:
     # ignore the batch axis: predictions have the shape of a batch, targets of all the data
-    sizes = zip(a[1:], b[1:], strict=False)
-    equal_sizes = (x == y for x, y in sizes if isinstance(x, int) and isinstance(y, int))
-    return len(a) == len(b) and all(equal_sizes)
+    return len(a) == len(b) and may_equal(a[1:], b[1:])
 
 
 def _without(shape: Sequence[Any], axis: int) -> tuple[Any, ...]:

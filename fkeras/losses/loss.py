@@ -99,9 +99,8 @@ class Loss(Configurable):
         values: Any = self.call(*self._cast(y_true, y_pred))
         if values is None or isinstance(values, tuple | list | Mapping):
             name = getattr(getattr(self, "fn", None), "__name__", type(self).__name__)
-            kind = (
-                "None" if values is None else f"a {type(values).__name__} of {len(values)} values"
-            )
+            count = 0 if values is None else len(values)
+            kind = f"a {type(values).__name__} of {count} values" if count else repr(values)
             raise TypeError(
                 f"{name}: expected the losses of the samples as one array, received {kind}. Return one "
                 "array; other values are metrics of the trainer, or those of an objective."

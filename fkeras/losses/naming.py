@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fkeras.engine.config.config_checks import entry
 from fkeras.engine.config.configurable import deserializer, lookup
 from fkeras.engine.config.field_types import Named
 from fkeras.engine.messages.tracebacks import hides_internal_frames
@@ -27,7 +28,7 @@ _ROWS = (
 )
 NAMES: Mapping[str, type[Loss]] = by_name(_ROWS)
 _BY_FUNCTION: Mapping[Callable[..., Any], type[Loss]] = by_function(_ROWS)
-# as in Keras, all names but that of the class are names of the function
+# as in Keras, all names except the name of the class are names of the function
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = types.MappingProxyType(
     {
         name: row.function
@@ -51,8 +52,8 @@ def get(
         custom_objects: user-defined losses and functions by name.
 
     Returns:
-        As in Keras, the function for the name of a function, which returns the losses of samples; a
-        `Loss`, which reduces them to a scalar, for a class and the name of a class; None for None.
+        As in Keras: for the name of a function, the function, which returns the losses of samples; for
+        a class or the name of a class, a `Loss`, which reduces the losses to a scalar; None for None.
 
     Raises:
         ValueError: if the name is unknown; suggests the nearest name.
@@ -65,11 +66,10 @@ def get(
         >>> fk.losses.get("MeanSquaredError")([[0.0], [0.0]], [[1.0], [3.0]])
         Array(5., dtype=float32)
     """
-    name = identifier
-    if isinstance(identifier, Mapping) and identifier.get("class_name") == "function":
-        name = identifier["config"]
-    if isinstance(name, str) and name in _FUNCTIONS and name not in (custom_objects or ()):
-        return _FUNCTIONS[name]
+    identifier = _without_class(identifier)
+    if isinstance(identifier, str) and identifier in _FUNCTIONS:
+        if identifier not in (custom_objects or ()):
+            return _FUNCTIONS[identifier]
     if isinstance(identifier, Callable) and not isinstance(identifier, type | Loss):
         return lookup(identifier, "loss", NAMES, custom_objects)
     return as_loss(identifier, custom_objects)
@@ -81,22 +81,25 @@ deserialize = deserializer(get)
 def as_loss(
     identifier: Named | None, custom_objects: Mapping[str, Any] | None = None
 ) -> Loss | None:
-    """Returns the `Loss` for an identifier of `get`: a function is wrapped, as in `compile` of Keras.
+    """Returns the `Loss` for an identifier of `get`; wraps a function, as `compile` of Keras.
 
     Example:
         >>> as_loss("mse")([[0.0], [0.0]], [[1.0], [3.0]])
         Array(5., dtype=float32)
     """
-    # Keras serializes a plain function as {"class_name": "function", "config": its name}
-    if isinstance(identifier, Mapping) and identifier.get("class_name") == "function":
-        identifier = identifier["config"]
-    loss = lookup(identifier, "loss", NAMES, custom_objects)
+    loss = lookup(_without_class(identifier), "loss", NAMES, custom_objects)
     if loss is None or isinstance(loss, Loss):
         return loss
     # the class instead of a wrapper: classes check targets and serialize by Keras's name
     if isinstance(loss, Callable) and loss in _BY_FUNCTION:
         return _BY_FUNCTION[loss]()
     return LossFunctionWrapper(loss, name=getattr(loss, "__name__", None))
+
+
+def _without_class(identifier: Named | None) -> Any:
+    # Keras serializes a plain function as {"class_name": "function", "config": its name}
+    is_function = isinstance(identifier, Mapping) and identifier.get("class_name") == "function"
+    return entry(identifier, "config", str) if is_function else identifier
 
 
 def kind_of_classes(y_true: HasShape, y_pred: HasShape) -> str:

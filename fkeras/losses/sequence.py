@@ -38,9 +38,9 @@ def ctc(y_true: Numbers, y_pred: Numbers) -> jax.Array:
 
     Returns:
         The losses of samples, (b,). Labels that need more than t frames have no alignment: their
-        loss is about 1e5 instead of infinity, with finite gradients; `CTC` in `fit` rejects them. The
-        loss of an invalid class number, or of a label after padding, is NaN. Logits of -inf count as the lowest float; log probabilities are at least
-        -1e5.
+        loss is about 1e5 instead of infinity, with finite gradients; `fit` rejects these labels. The
+        loss of an invalid class number, or of a label after padding, is NaN. Logits of -inf count as
+        the lowest float; log probabilities are at least -1e5.
 
     Raises:
         ValueError: if the targets do not have two axes, or the predictions three.
@@ -106,8 +106,8 @@ def ctc(y_true: Numbers, y_pred: Numbers) -> jax.Array:
 class CTC(FunctionLoss):
     """Mean negative log probability of the labels, summed over all alignments.
 
-    Targets are class numbers from 1, padded with 0 or -1; predictions are logits. `fit` rejects labels that
-    need more frames than the predictions have; called on arrays, their loss is about 1e5.
+    Targets are class numbers from 1, padded with 0 or -1; predictions are logits. `fit` rejects labels
+    that need more frames than the predictions have. Calls give a loss of about 1e5 for such labels.
 
     Raises:
         ValueError: if the targets do not have two axes, or the predictions three.
@@ -139,8 +139,8 @@ class CTC(FunctionLoss):
         frames, classes = y_pred.shape[1:]
         if np.any(labels < PADDING):
             raise ValueError(
-                f"{self._label}: received the label {labels[labels < PADDING][0]}. Pad the rows of labels with 0 "
-                "or -1."
+                f"{self._label}: expected class numbers from 1, received {labels[labels < PADDING][0]}. "
+                "Pad the rows of labels with 0 or -1."
             )
         if isinstance(classes, int):
             checks.check_range(self._label, labels, classes, PADDING)
@@ -151,7 +151,7 @@ class CTC(FunctionLoss):
                 f"{self._label}, row {split[0]}: a label follows the padding, 0 or -1, in "
                 f"{labels[split[0]].tolist()[:20]}. Class 0 is the blank; number the classes from 1."
             )
-        # equal labels in succession have a blank between them
+        # an alignment has a blank between two equal labels in succession
         repeats = is_label[:, 1:] & (labels[:, 1:] == labels[:, :-1])
         needed = np.sum(is_label, axis=1) + np.sum(repeats, axis=1)
         if isinstance(frames, int) and np.any(needed > frames):

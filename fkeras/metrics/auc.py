@@ -108,15 +108,8 @@ class AUC(BatchMetric):
     """
 
     _positional: ClassVar[tuple[str, ...]] = (
-        *(
-            "name",
-            "dtype",
-            "thresholds",
-            "multi_label",
-            "num_labels",
-            "label_weights",
-            "from_logits",
-        ),
+        *("name", "dtype", "thresholds", "multi_label", "num_labels", "label_weights"),
+        "from_logits",
     )
 
     num_thresholds: OptionalInteger = option(

@@ -222,9 +222,8 @@ class SparseCategoricalCrossentropy(FunctionMean):
         # unlike Keras, also without sample weights: a loss of 0 would lower the mean
         if self.ignore_class is None:
             return None
-        return (
-            crossentropy.class_numbers(y_true, y_pred, self.axis, self._label) != self.ignore_class
-        )
+        labels = crossentropy.class_numbers(y_true, y_pred, self.axis, self._label)
+        return labels != self.ignore_class
 
 
 class KLDivergence(FunctionMean):

@@ -32,6 +32,8 @@ _EPSILON = 1e-7
 # the confusion matrix has the square of this number of cells
 _classes = integer(minimum=1, maximum=1 << 20)
 _TABLE = "total_confusion_matrix"
+_ONE_HOT = ("name", "dtype", "ignore_class", "sparse_y_pred", "axis")
+_SPARSE = (*_ONE_HOT[:3], "sparse_y_true", *_ONE_HOT[3:])
 
 
 def _counter(dtype: DTypeLike | None) -> str:
@@ -163,6 +165,8 @@ class _ClassOverlap(_Overlap):
         axis: the class axis of one-hot targets and of scores.
     """
 
+    _positional: ClassVar[tuple[str, ...]] = _ONE_HOT
+
     num_classes: Integer = option(convert=_classes)
     ignore_class: OptionalInteger = option(
         default=None, convert=integer(optional=True), kw_only=True
@@ -235,9 +239,7 @@ class IoU(_ClassOverlap):
         Array(0.3333, dtype=float32)
     """
 
-    _positional: ClassVar[tuple[str, ...]] = (
-        *("name", "dtype", "ignore_class", "sparse_y_true", "sparse_y_pred", "axis"),
-    )
+    _positional: ClassVar[tuple[str, ...]] = _SPARSE
 
     name: str | None = option(default="io_u", convert=text(optional=True), kw_only=True)
     target_class_ids: Integers = option(convert=several(integer(), "class numbers such as [0, 2]"))
@@ -309,9 +311,7 @@ class MeanIoU(_ClassOverlap):
         Array(0.3333, dtype=float32)
     """
 
-    _positional: ClassVar[tuple[str, ...]] = (
-        *("name", "dtype", "ignore_class", "sparse_y_true", "sparse_y_pred", "axis"),
-    )
+    _positional: ClassVar[tuple[str, ...]] = _SPARSE
 
     name: str | None = option(default="mean_io_u", convert=text(optional=True), kw_only=True)
     sparse_y_true: bool = option(default=True, convert=boolean, kw_only=True)
@@ -336,10 +336,6 @@ class OneHotIoU(_ClassOverlap):
         Array(0.5, dtype=float32)
     """
 
-    _positional: ClassVar[tuple[str, ...]] = (
-        *("name", "dtype", "ignore_class", "sparse_y_pred", "axis"),
-    )
-
     name: str | None = option(default="one_hot_io_u", convert=text(optional=True), kw_only=True)
     target_class_ids: Integers = option(convert=several(integer(), "class numbers such as [0, 2]"))
     sparse_y_pred: bool = option(default=False, convert=boolean, kw_only=True)
@@ -362,10 +358,6 @@ class OneHotMeanIoU(_ClassOverlap):
         >>> metric.result(metric.update(metric.init(), y_true, y_pred)).round(4)
         Array(0.5, dtype=float32)
     """
-
-    _positional: ClassVar[tuple[str, ...]] = (
-        *("name", "dtype", "ignore_class", "sparse_y_pred", "axis"),
-    )
 
     name: str | None = option(
         default="one_hot_mean_io_u", convert=text(optional=True), kw_only=True

@@ -134,8 +134,8 @@ def rotate(
     Args:
         x: array (b, t, ..., d).
         positions: integers (t,) or (b, t).
-        frequencies: array (d_r / 2,), or (t, d_r / 2) or (b, t, d_r / 2) for tokens with their own; d_r
-            of the d channels turn.
+        frequencies: array (d_r / 2,); or (t, d_r / 2) or (b, t, d_r / 2), by token. d_r of the d
+            channels turn.
         scale: factor of cosines and sines.
         interleaved: whether pairs are the channels (2i, 2i + 1) instead of (i, i + d_r / 2).
 

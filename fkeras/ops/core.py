@@ -211,7 +211,7 @@ def slice(
                [6, 7, 8]], dtype=int32)
     """
     inputs = jnp.asarray(inputs)
-    starts = [*zip(shape, inputs.shape, start_indices, strict=True)]
+    starts = [*zip(shape, inputs.shape, start_indices, strict=False)]
     if any(size == -1 and isinstance(start, jax.core.Tracer) for size, _, start in starts):
         raise ValueError(
             "fk.ops.slice: shape: -1 extends to the end of an axis, so the size of the block depends "
@@ -247,8 +247,9 @@ def slice_update(
 def _check_block(
     name: str, x: jax.Array, starts: Sequence[Number] | jax.Array, sizes: Sequence[Any]
 ) -> None:
-    """Rejects a block that leaves the array, which JAX would move inside."""
-    for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+    """Rejects a block that leaves the array: JAX would move the block inside."""
+    # JAX rejects different numbers of starts and sizes
+    for axis, (start, size) in enumerate(zip(starts, sizes, strict=False)):
         if isinstance(size, int):
             check_constant_indices(name, x, start, axis, size)
 
@@ -275,13 +276,13 @@ def scatter(indices: TensorLike, values: TensorLike, shape: Sequence[int]) -> ja
 
 def _index_tuple(name: str, x: jax.Array, indices: TensorLike) -> tuple[jax.Array, ...]:
     """Checks indices (..., k) of an array and returns them as a tuple with one array per axis."""
-    # a constant stays an array of NumPy, whose values can be checked while a program is traced
+    # the values of a NumPy array can be checked while a program is traced
     constant = indices if isinstance(indices, jax.Array) else np.asarray(indices)
-    count = constant.shape[-1]
-    if count > x.ndim:
+    count = constant.shape[-1] if constant.ndim else 0
+    if not constant.ndim or count > x.ndim:
         raise ValueError(
-            f"{name}: expected indices (n, k) for at most {x.ndim} axes, as the array has, received "
-            f"{count} in a row. Rows have one axis: [[1], [3]]."
+            f"{name}: expected indices (n, k) for the first k of {x.ndim} axes, received the shape "
+            f"{constant.shape}. For an array of one axis: [[1], [3]]."
         )
     for axis in range(count):
         check_constant_indices(name, x, constant[..., axis], axis)

@@ -88,7 +88,9 @@ def unstack(x: TensorLike, num: int | None = None, axis: int = 0) -> list[jax.Ar
     x = to_array(x)
     size = x.shape[axis]
     if num is not None and isinstance(size, int) and num != size:
-        raise ValueError(f"unstack: expected num={size}, the size of axis {axis}, received {num}.")
+        raise ValueError(
+            f"unstack: expected num={size}, the size of axis {axis}, received {num!r}."
+        )
     count = size if num is None else num
     # one slice operation per element in the compiled program; `few` limits their number
     return [jax.lax.index_in_dim(x, i, axis, keepdims=False) for i in range(few(count))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
@@ -62,10 +61,10 @@ class BaseOptimizer(Configurable):
         return self
 
     def _mapped(self, function: Callable[..., Any], paths: Sequence[str]) -> Self:
-        """Returns the optimizer with `function(transformation, paths)` for transformations of optax inside.
+        """Returns the optimizer with `function(inner, paths)` in the place of each optax transformation.
 
         Args:
-            paths: the paths of the weights; the function receives those that the transformation updates.
+            paths: paths of the weights; the function receives the paths that a transformation updates.
 
         Example:
             >>> import optax, fkeras as fk
@@ -74,13 +73,6 @@ class BaseOptimizer(Configurable):
             EmptyState()
         """
         return self
-
-    def _with(self, **fields: Any) -> Self:
-        """Returns a copy with other fields; the constructor would reject traced values."""
-        copied = copy.copy(self)
-        for name, value in fields.items():
-            object.__setattr__(copied, name, value)
-        return copied
 
     def scale_loss(self, loss: jax.Array, opt_state: optax.OptState) -> jax.Array:
         """Returns the scaled loss to differentiate; `update` divides the gradients by the factor.
@@ -166,7 +158,7 @@ class BaseOptimizer(Configurable):
 
 
 def mapped(optimizer: Any, function: Callable[..., Any], paths: Sequence[str]) -> Any:
-    """Returns `function(optimizer, paths)` of a transformation of optax; see `BaseOptimizer._mapped`."""
+    """Applies `BaseOptimizer._mapped`, or the function to an optimizer that is an optax transformation."""
     if isinstance(optimizer, BaseOptimizer):
         return optimizer._mapped(function, paths)
     return function(optimizer, paths)

@@ -52,8 +52,8 @@ class Lion(Optimizer):
 
     Args:
         learning_rate: a number, a schedule, or a function of the step; smaller than Adam's.
-        beta_1: the weight of the mean gradient m in the sign, above 0: without m, Lion is the sign
-            of the gradient.
+        beta_1: the weight of the mean gradient m in the sign, above 0: with 0 the update would ignore
+            m.
         beta_2: the decay rate of the mean gradient.
 
     Example:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fkeras.engine.config.configurable import from_configuration, option
+from fkeras.engine.config.configurable import from_configuration, option, with_fields
 from fkeras.engine.config.converters import integer, real, text
 from fkeras.engine.config.field_types import Integer, Real
 from fkeras.optimizers.base import BaseOptimizer, check_has_config, mapped, scaled
@@ -130,7 +130,8 @@ class LossScaleOptimizer(BaseOptimizer):
         )
 
     def _mapped(self, function: Callable[..., Any], paths: Sequence[str]) -> Self:
-        return self._with(inner_optimizer=mapped(self.inner_optimizer, function, paths))
+        inner_optimizer = mapped(self.inner_optimizer, function, paths)
+        return with_fields(self, {"inner_optimizer": inner_optimizer})
 
     def _update(
         self,

@@ -115,7 +115,7 @@ def model_from_json(
     *,
     limits: Limits | None = None,
 ) -> Network:
-    """Returns the model of the JSON that `to_json` of Keras 1 to 3 or of fkeras wrote.
+    """Returns the model of JSON from `to_json` of Keras 1 to 3 or of fkeras.
 
     The model has no weights: `fk.load_weights` reads them from a file.
 
@@ -126,8 +126,8 @@ def model_from_json(
 
     Raises:
         TypeError: for another type, such as a path.
-        FileError: for a text that is no configuration of a model, or exceeds a limit. The error
-            names the layer.
+        FileError: for a text that is not the configuration of a model, or that exceeds a limit. The
+            error names the layer.
 
     Example:
         >>> import fkeras as fk

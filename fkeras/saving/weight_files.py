@@ -60,8 +60,8 @@ def load_weights(
             the file determines the format.
         model: model that is built or has known inputs. For weights of a subclassed Keras model: an
             `fk.Model` whose fields have the names of the Keras model's attributes, in the order in
-            which Keras's constructor assigns them. For a Keras layer made of layers, the layers may
-            also be made in `call`, with the attributes' names.
+            which Keras's constructor assigns them. For a Keras layer made of layers, `call` may also
+            create the layers, under the names of the attributes.
         state: state of the model; entries that no file stores stay unchanged.
         skip: patterns, as in `fk.freeze`, of layers or weights to leave unchanged: "head",
             "head/*", "*/bias". The patterns apply to names in the file too.

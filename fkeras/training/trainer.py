@@ -161,7 +161,7 @@ class Trainer(Configurable):
             the loop compiles faster and runs as fast.
         objective: a function `(model, state, batch, key, training) -> fk.Output` that replaces
             loss and metrics. `value` plus `losses` is the scalar to minimize; `updates` holds the
-            changed entries of the state, and has to be passed if calls of the model change the state
+            changed entries of the state, and is required if calls of the model change the state
             (`updates={}` keeps the state); the scalars in `metrics` are logged. A log is the mean
             over the batches of an epoch, weighted by the rows of their first array. The batch has the
             structure of the data: `x`, `(x, y)` or `(x, y, sample_weight)` of `fit`, or the tree that
@@ -394,8 +394,8 @@ class Trainer(Configurable):
             x: an array, or a list or dictionary of arrays for several inputs; or, without `y`, a
                 source of batches `(x, y)` or `(x, y, sample_weight)`: any iterable, a loader of
                 grain, or a function of the step number. The arrays of such a batch may have different
-                numbers of rows, as nodes and edges of a graph; each combination of numbers compiles
-                another program, and an epoch's logs weigh the batch by the rows of its first output.
+                numbers of rows, as nodes and edges of a graph. Each combination of numbers compiles
+                another program, and the logs weight the batch by the rows of its first output.
                 An input of the dtype "string" takes lists, arrays and columns of strings: the layers
                 of strings run on the host, for arrays once before the first step, and the run keeps
                 the whole model.
@@ -416,8 +416,8 @@ class Trainer(Configurable):
             sample_weight: a weight for each row; multiplied by the class weight.
             initial_epoch: the first epoch, counted from 0.
             steps_per_epoch: largest number of steps of an epoch.
-            validation_steps: number of batches of a validation: the first of the data in each
-                validation, so that a source must begin again.
+            validation_steps: number of batches of a validation. Each validation reads the first
+                batches, so that a source must begin again.
             validation_batch_size: rows of a validation batch.
             validation_freq: number of epochs from one validation to the next.
             steps_per_execution: number of steps per device call; by default as many as run in a
@@ -541,7 +541,7 @@ class Trainer(Configurable):
             batch_size: rows of a batch, 32 by default.
             verbose: 0, 1, 2 or "auto".
             sample_weight: a weight for each row.
-            steps: number of batches, the first of the data.
+            steps: number of batches, from the first on.
         """
         checks.check_run(run, "evaluate")
         checks.check_alive(run, "evaluate")

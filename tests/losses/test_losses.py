@@ -297,6 +297,8 @@ def test_names_of_keras():
     assert losses.deserialize("mse") is losses.mean_squared_error
     assert losses.get("mse", {"mse": losses.poisson}) == losses.Poisson()
     assert losses.get(None) is None
+    with pytest.raises(ValueError, match="the key 'config' is missing"):
+        losses.get({"class_name": "function"})
     assert losses.get(losses.Huber(2.0)) == losses.Huber(2.0)
     assert losses.get(losses.Huber) == losses.get("Huber") == losses.Huber()
     assert losses.get(optax.l2_loss) is optax.l2_loss

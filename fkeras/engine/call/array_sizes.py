@@ -22,7 +22,7 @@ def largest_array(program: ClosedJaxpr, unit: int = 1) -> tuple[int, tuple]:
     "1024*d1" as its largest number.
 
     Args:
-        unit: the number in the place of an unknown size; multiples of it count as multiples of 1.
+        unit: the number that replaces an unknown size; a multiple of `unit` counts as its factor.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -145,9 +145,9 @@ def require_state(layer: Layer, inputs: tuple) -> None:
 
 
 def _check_state_names(layer: Layer, context: Context, inputs: tuple) -> None:
-    """Raises for the state of a network without the state of a layer; called after an error.
+    """Raises if a network's state lacks the state of a layer; called after an error.
 
-    A part of a model may receive the state of the whole model, so other entries alone are no error.
+    A part of a model may receive the state of the whole model: additional entries are not an error.
     """
     layers = {} if getattr(layer, "graph", None) is None else cast("Network", layer).layers
     lacking = [name for name in layers if layers[name].stateful and name not in context.state]
@@ -158,7 +158,7 @@ def _check_state_names(layer: Layer, context: Context, inputs: tuple) -> None:
         needed, received = (", ".join(map(repr, state)) for state in (expected, context.state))
         raise FKerasError(
             f"{layer._where}: expected the state of the layers {needed}, received entries for {received}. "
-            "Pass the state from init_state, or a later `state | out.updates`.",
+            "Pass the state from init_state, or `state | out.updates` of a later call.",
             layer=layer._where,
         ) from None
 

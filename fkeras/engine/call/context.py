@@ -18,7 +18,8 @@ from fkeras.engine.values.annotations import Layer, Leaf, Option, Tree
 from fkeras.engine.values.random import fold_in
 
 _SAME: Any = object()
-# more than the calls of a layer; odd, so that no digit is lost modulo 2**32
+# base of the number of a nested call: above the number of calls of a layer, and odd, so that no index
+# is lost modulo 2**32
 _INDICES = 1_000_003
 
 
@@ -69,7 +70,7 @@ class Context:
         self.around_block: Any = None
         self._step_mask = _SAME
         self._key = key
-        # for each call around this call: the number that derives its key, and its index
+        # salt and index of this call and of the calls around it, outermost first
         self._path: tuple[tuple[Any, Any], ...] = ()
 
     @property
@@ -105,12 +106,12 @@ class Context:
 
     @property
     def key(self) -> jax.Array:
-        """The PRNG key of this call, a function of the key of `apply`, names and indices of calls.
+        """The PRNG key of this call: a function of the key of `apply` and of names and indices of calls.
 
         Raises:
             ValueError: if the call has no key.
         """
-        # derived at use: most layers draw nothing, and each `fold_in` is traced
+        # derived only when read: most layers draw nothing, and each `fold_in` is traced
         key = self._root
         for salt, _ in self._path:
             key = fold_in(key, salt)
@@ -135,7 +136,7 @@ class Context:
         if seed is None:
             return self.key
         call: Any = 0
-        # a number whose digits are the indices: first calls are 0 at each depth of nested models
+        # the digits are the indices: the number of a first call is 0 at each depth of nested models
         for _, index in self._path:
             call = call * _INDICES + index
         return fold_in(fold_in(self._root, seed), call)
@@ -252,8 +253,8 @@ class Output:
         losses: scalars to add to the loss.
         metrics: scalars to report, by name.
         mask: the mask of `value`: an array or None, a list of them for several values.
-        names_updates: whether the code that made this object passed `updates`, also `{}`; no part of
-            the pytree.
+        names_updates: whether the constructor received `updates`, also `{}`. Not part of the pytree:
+            transformations of JAX reset it to False.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -271,7 +272,7 @@ class Output:
     names_updates: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        # no field: outputs with and without the argument have the same structure as pytrees
+        # not a field: outputs with and without the argument have the same structure as pytrees
         if self.updates is None:
             self.__dict__["updates"] = {}
         else:

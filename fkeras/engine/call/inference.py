@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import jax
 import numpy as np
-from jax import core, errors
 
 from fkeras.engine.call.array_sizes import fixing_reshape, largest_array
 from fkeras.engine.call.building import build_shapes
@@ -28,6 +27,7 @@ from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.tree.weights import weight_losses
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Layer, Leaf, Network, Tree
+from fkeras.engine.values.dimensions import Inconclusive
 from fkeras.engine.values.spec import (
     STRING,
     Dimension,
@@ -93,9 +93,6 @@ Inference = tuple[Signature, Effects]
 
 # two sizes for the unknown axes of a call on strings, which runs on arrays
 _PROBES = (32, 48)
-# the class moved to jax.errors between the versions of JAX that are supported
-_home = errors if hasattr(errors, "InconclusiveDimensionOperation") else core
-_Inconclusive: type[Exception] = getattr(_home, "InconclusiveDimensionOperation")  # noqa: B009
 # shapes are inferred by tracing, where arrays hold no numbers
 _REMEDIES = (
     (
@@ -203,16 +200,16 @@ def _infer(
             )
         return *out, _checked_size(layer, program.jaxpr, unit)
 
-    # First with symbolic sizes. Some operations, such as a comparison of two sizes, have no answer for
-    # them; then the results for two sizes show which axes of the outputs vary.
+    # First with symbolic sizes. Where JAX cannot compute with symbolic sizes, as in a comparison, the
+    # results for concrete sizes show which axes of the outputs vary.
     try:
         out = evaluate(as_structs([*specs, *masks]))
     except FKerasError:
         raise
-    except (TypeError, ValueError, NotImplementedError, _Inconclusive) as error:
+    except (TypeError, ValueError, NotImplementedError, Inconclusive) as error:
         weight_sizes = [weight.dims for weight in weights if weight is not None]
         numbers = numbers_in(weight_sizes, skeleton.static, call.args, call.options)
-        # a network is slow to trace, and its own calls were inferred one by one
+        # a network is slow to trace, and its calls were inferred one by one
         single = getattr(layer, "graph", None) is None
         for unit, low, high, small in trials([*specs, *masks], numbers, single):
             try:
@@ -255,7 +252,7 @@ def run_call(
 def _describe(
     call: RecordedCall, results: Sequence[tuple[Output, tuple, int]], names: _Names
 ) -> Inference:
-    """The inference of a call from its results for one or several sizes of the unknown axes."""
+    """Returns the inference of a call from its results for one or several sizes of unknown axes."""
     out, penalties, size = results[0]
     value, _ = structure.number(out.value)
     outputs = zip(*(structure.number(each.value)[1] for each, _, _ in results), strict=True)
@@ -300,8 +297,8 @@ def _ranks(out: Output) -> tuple:
 class _Names:
     """Names of the axes that differ between several inferences of one call.
 
-    An axis has the name of the input's axis that has its position and its sizes. If several unknown
-    axes of the inputs have them, or none has, the axis is unknown again: its name is new.
+    An axis gets the name of the input axis of the same position and sizes. If no input axis, or several
+    input axes of different names, have this position and these sizes, the axis gets a new name.
 
     Args:
         inputs: specs of the inputs.

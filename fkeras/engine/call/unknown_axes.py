@@ -21,7 +21,7 @@ from fkeras.engine.values.structure import Branch
 # Pairs of sizes, with the divisors that strides, splits, kernels and five levels of pooling need; the
 # small pairs are for calls that admit a largest size, such as padding to a height.
 _PAIRS = ((64, 96), (960, 1920), (8, 12), (2, 3))
-# sizes of the call itself, such as the sizes of another input, that are tried for each unknown axis
+# limits on the sizes from the call, such as sizes of another input, and on the trials with them
 _MOST_SIZES = 8
 _MOST_TRIALS = 40
 
@@ -31,17 +31,18 @@ Structs = list[jax.ShapeDtypeStruct | None]
 def trials(
     specs: Sequence[Spec | None], numbers: Sequence[int], single: bool = True
 ) -> Iterator[tuple]:
-    """Yields `(unit, low, high, small)`: lists of concrete shapes, and the usual size in `low`.
+    """Yields `(unit, low, high, small)`: the size of a word in `low`, and three lists of shapes.
 
-    `small` has axes of size 1, which are below the known sizes: a result may take the smaller size.
+    Unknown axes of `small` have the size 1: a result may take the smaller of two sizes, and known sizes
+    may be below those of `low`.
 
-    The order of the trials: equal sizes for equal names; equal sizes for all unknown sizes of one
-    axis, so that "2*d1" fits "d1"; then one or two axes of a size that the call itself holds.
+    The order of the trials: one size for each word; one size for all unknown axes, so that "2*d1" fits
+    "d1"; then sizes from the call, such as a target shape, for one or two axes.
 
     Args:
         specs: the specs of a call's inputs and masks.
-        numbers: sizes that the call holds, such as those of its configuration.
-        single: whether sizes of the call are tried for single axes too.
+        numbers: sizes from the call, such as sizes in the layer's configuration.
+        single: whether sizes from the call are tried.
 
     Example:
         >>> specs = [Spec(("b", "2*d1")), Spec(("b", "d1")), Spec((5,))]
@@ -114,9 +115,7 @@ def _by_name(specs: Sequence[Spec | None], size: int) -> dict[tuple[int, int], i
 def _fixed(
     specs: Sequence[Spec | None], places: list[tuple[int, int]], numbers: Iterable[int]
 ) -> Iterator[dict[tuple[int, int], int]]:
-    """Yields sizes for some of the places: first for one place, then for all places of one name, then
-    for two names.
-    """
+    """Yields sizes for some places: for one place, for all places of a name, for those of two names."""
     known = numbers_in(*(s.dims for s in specs if s is not None))
     sizes = list(dict.fromkeys([*known, *numbers, 1]))[:_MOST_SIZES]
     names: dict[Dimension, list[tuple[int, int]]] = {}

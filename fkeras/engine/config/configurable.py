@@ -6,12 +6,13 @@ constructor's arguments, equality and hash, and the keys of `get_config`.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import inspect
 import types
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -41,6 +42,8 @@ from fkeras.engine.migration_hints.declarations import (
 from fkeras.engine.migration_hints.keras_objects import check_no_keras_in
 from fkeras.engine.values.annotations import Field
 from fkeras.engine.values.frozen import freeze_value, short_array
+
+T = TypeVar("T")
 
 _CONVERT = "fkeras.convert"
 # immutable types, which need no freezing; most fields hold one of them
@@ -151,14 +154,25 @@ def _arguments(cls: type) -> list[dataclasses.Field]:
 def _positional(cls: type, fields: Collection[dataclasses.Field]) -> list[str]:
     """Returns the names of the arguments that may be given by position, in order.
 
-    The names in a class's `_positional` are such arguments in Keras's order, whatever the order of the
-    fields, and also by keyword only in declarations: a shared base class declares them first.
+    `_positional` of a class lists names in Keras's order. The list overrides the order and `kw_only` of
+    the fields, which a shared base class may declare first.
     """
     names = [f.name for f in fields if not f.kw_only]
     declared = getattr(cls, "_positional", ())
     start = next((n for n, name in enumerate(names) if name in declared), len(names))
     rest = [name for name in names[start:] if name not in declared]
     return [*names[:start], *declared, *rest]
+
+
+def with_fields(value: T, fields: Mapping[str, Any]) -> T:
+    """Returns a copy of a frozen value with unconverted values in some fields.
+
+    The constructor would convert the values, which tracers do not allow. A copy with tracers has no hash.
+    """
+    copied = copy.copy(value)
+    for name, field in fields.items():
+        object.__setattr__(copied, name, field)
+    return copied
 
 
 class _Constructor:

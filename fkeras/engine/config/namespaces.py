@@ -39,7 +39,7 @@ _OBJECTS = (
     "quantizers",
     "pretrained",
 )
-# where a class without a module is searched, in this order
+# namespaces in which a name without a module is looked up, in this order
 _WITHOUT_MODULE = (
     *("layers", "initializers", "regularizers", "constraints", "losses", "metrics"),
     *("optimizers", "optimizers.schedules", "activations", "quantizers", ""),
@@ -106,7 +106,7 @@ def public(name: str, home: str) -> Any:
 
 
 def without_module(name: str) -> list[Any]:
-    """Returns the different classes and functions of a name in all namespaces of objects.
+    """Returns the classes and functions of a name in all namespaces, each object once.
 
     Example:
         >>> [value.__module__ for value in without_module("Identity")]
@@ -131,7 +131,7 @@ def find(
 
     Args:
         name: the name of the class or function.
-        module: the module in the file, or None, for which the first namespace with the name counts.
+        module: the module in the file; None selects the first namespace that has the name.
         custom_objects: the user's classes and functions by name; these take precedence.
         registered: the name under which Keras registered the class, such as "package>Name".
 

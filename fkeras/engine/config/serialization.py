@@ -196,10 +196,11 @@ def deserialize(config: Json, custom_objects: Mapping[str, Any] | None = None) -
 
 
 def inner_config(config: Json, class_names: tuple[str, ...], where: str) -> Any:
-    """Returns the "config" of an object, as Keras's `to_json` writes a model, or `config` itself.
+    """Returns the inner "config" of a model in the form of Keras's `to_json`; other data unchanged.
 
     Args:
-        class_names: the classes of `where`, whose `from_config` received `config`.
+        class_names: the class names that are accepted.
+        where: the class whose `from_config` received `config`.
 
     Raises:
         ValueError: for an object of another class.
@@ -247,8 +248,8 @@ def resolve(
 def decode(value: Json, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """Converts JSON data from `encode` back, creating the objects that the data describes.
 
-    An object without a module whose name is that of several classes, such as "Identity", remains
-    data: the converter of its field knows the kind.
+    An object without a module remains data if several classes have its name, such as "Identity": the
+    converter of the field knows the kind.
     """
     if isinstance(value, Mapping):
         if "class_name" in value and "config" in value:
@@ -322,7 +323,7 @@ def lookup(
 
 
 def _of_kind(config: Json, names: Mapping[str, Any], custom_objects: Any) -> Any:
-    """Returns the object of a configuration, which needs no module for a name in `names`."""
+    """Returns the object of a configuration; a name in `names` needs no module."""
     name, inner = config.get("class_name"), config.get("config")
     target = inner if name == "function" else name
     is_named = isinstance(target, str) and target in names and config.get("module") is None
@@ -350,7 +351,7 @@ def deserializer(get: Callable[..., Any]) -> Callable[..., Any]:
 
     def deserialize_kind(config: Json, custom_objects: Mapping[str, Any] | None = None) -> Any:
         name = config.get("class_name") if isinstance(config, Mapping) else None
-        # the kind matters for the names of several classes, and for other names of a class
+        # the kind decides for a name of several classes, and for aliases
         is_clear = isinstance(name, str) and len(without_module(name)) == 1
         if isinstance(config, Mapping) and (config.get("module") is not None or is_clear):
             return deserialize(config, custom_objects)

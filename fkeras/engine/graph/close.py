@@ -190,9 +190,9 @@ def _raise_disconnected(
     remedy = f"Add that tensor to the inputs: fk.Model([..., {name}], outputs)."
     if any(other.outputs[0] == spec for other in input_nodes):  # `fk.Model(m.inputs, head(h))`
         remedy = (
-            "An input of this shape is given, but is another tensor: the inputs of a model are new "
-            f"tensors. Pass the tensor of the recording, fk.Model({name}, outputs), or compute the "
-            "outputs from tensors of the model, such as model.tensor('dense')."
+            "An input of this shape is given, but is another tensor: `model.inputs` returns new tensors. "
+            f"Pass the fk.Input that the outputs were computed from, fk.Model({name}, outputs), or compute "
+            "the outputs from tensors of the model, such as model.tensor('dense')."
         )
     raise DisconnectedGraphError(
         f"{where}: the graph is disconnected. The call of {_label(consumer.layer)}{location} needs the "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fkeras.engine.messages.errors import suggest
 from fkeras.engine.migration_hints.hints import hints
 
-# name of a base class, with its module where two classes have the name, and the noun for the message and
+# name of a base class (with its module, if two classes have the name), and the noun for messages and for
 # the table of hints; the first row whose class is a base of the value applies
 _NOUNS = (
     ("Metric", "metric"),

@@ -262,7 +262,7 @@ def _with_input_dtype(entries: list[Any]) -> list[Any]:
 
 
 def _named_axes(spec: Tree) -> Any:
-    """Returns the spec of the input of a nested Sequential: names in the place of computed sizes."""
+    """Returns the input spec of a nested Sequential, with names instead of computed sizes."""
     if not isinstance(spec, Spec):
         return spec
     dims = list(spec.dims)

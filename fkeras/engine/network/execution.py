@@ -33,7 +33,7 @@ class Execution:
         self.network, self.graph, self.context = network, graph, context
         self.layers: Mapping[str, Layer] = network.layers
         self.state = context.state
-        # for calls in a loop: the integers that derive the keys of the calls, and the indices
+        # for calls in a loop over blocks: salts and indices
         self.salts: dict[int, Any] = {}
         arrays = match_inputs(network, inputs)
         input_masks = match_masks(network, context.mask)
@@ -97,7 +97,6 @@ class Execution:
         mask = call_mask(layer, call.mask_rule, call.args, options, self.mask_of)
         # a layer that is called again receives the state of its call before
         state = self.updates.get(call.layer, self.state.get(call.layer, {}))
-        # in a loop over blocks, both numbers belong to the block
         salt, index = self.salts.get(number, (None, self.graph.node_indices[number]))
         context = self.context.child(
             call.layer,

@@ -161,11 +161,7 @@ def _state(execution: Execution, name: str) -> Tree:
 
 
 def _salts(execution: Execution, repeat: Repeat) -> dict[int, Any]:
-    """Returns for each call of the template the numbers that derive the keys in all blocks.
-
-    Returns:
-        By number of a call, an array (blocks, 2): salts and indices of the calls.
-    """
+    """Returns, for each call number of the template, an array (blocks, 2) of salts and indices."""
     salts = {}
     for number, numbers in zip(repeat.blocks[1], zip(*repeat.blocks, strict=True), strict=True):
         values = [_salt(execution, call_number) for call_number in numbers]

@@ -150,7 +150,7 @@ def to_floats(x: TensorLike) -> jax.Array:
 
 
 def to_common_floats(*arrays: TensorLike) -> list[jax.Array]:
-    """Converts arrays to their common dtype of floats; float32 if none of them has floats.
+    """Converts arrays to their common float dtype; to float32 if no array has floats.
 
     Example:
         >>> [x.dtype.name for x in to_common_floats([1, 2], jnp.ones(2, "bfloat16"))]

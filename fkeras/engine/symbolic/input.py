@@ -34,7 +34,7 @@ from fkeras.engine.values.spec import (
 
 # 2**63 bytes for numbers of 8 bytes: XLA ends the process for a larger array
 _MOST = 2**60
-# key for the names of unknown sizes in the configuration of an input
+# key of an input's configuration for the names of unknown sizes
 _NAMES = "size_names"
 _batch_size = integer(minimum=0, optional=True)
 
@@ -136,8 +136,7 @@ class InputLayer(Layer):
         return x
 
     def get_config(self) -> dict[str, Any]:
-        # Keras has None for unknown sizes, and ignores other keys of an input; generated names of axes
-        # need no place in a file
+        # Keras writes None for unknown sizes, and ignores additional keys; files omit generated names
         names = [
             d if isinstance(d, str) and d != name_axis(axis) else None
             for axis, d in enumerate(self.batch_shape)
@@ -157,7 +156,7 @@ class InputLayer(Layer):
         if isinstance(options.get("dtype"), str):
             options["dtype"] = _dtype_name(options["dtype"])
         if _NAMES in options:
-            options["batch_shape"] = _with_names(options["batch_shape"], options.pop(_NAMES))
+            options["batch_shape"] = _with_names(options.get("batch_shape"), options.pop(_NAMES))
         return super().from_config(options, custom_objects)
 
 

@@ -41,13 +41,13 @@ def _getitem(x: Leaf, *entries: Any) -> Any:
 
 
 def index(x: Leaf, key: tuple) -> Any:
-    """Returns x[key]; an index outside of its axis is an error, or gives NaN if it is computed.
+    """Returns x[key]; constant indices outside of an axis are an error, computed indices give NaN.
 
     Example:
         >>> print(index(jnp.array([1.0, 2.0]), (jnp.array([0, 2]),)))
         [ 1. nan]
     """
-    # axes of x that an entry indexes: none for None, and one for each axis of a Boolean array
+    # numbers of axes of x that the entries index: 0 for None, the rank for a Boolean array
     widths = [_width(entry) for entry in key]
     axis = 0
     for entry, width in zip(key, widths, strict=True):

@@ -4,7 +4,8 @@
 weights to such a tree. A layer is callable, so optax mistakes a layer of labels for a function. The
 call of a layer of labels therefore returns the labels in the structure of the weights it receives.
 
-Others combine labels and weights by `jax.tree.map`, for which `form_of_labels` is the skeleton.
+Other functions of optax combine labels and weights with `jax.tree.map`: `form_of_labels` returns the
+skeleton for these weights.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def labels_for(layer: Layer, weights: tuple) -> Tree:
 
 
 class _Form(Skeleton):
-    """A skeleton that equals every skeleton of the same paths."""
+    """A skeleton that equals every skeleton with the same paths."""
 
     __slots__ = ()
 
@@ -89,9 +90,9 @@ class _Form(Skeleton):
 
 
 def form_of_labels(skeleton: Skeleton) -> Skeleton:
-    """Returns the skeleton of weights that `jax.tree.map` combines with labels of a model.
+    """Returns a skeleton for weights that `jax.tree.map` can combine with labels of a model.
 
-    It equals each skeleton with the same paths: labels of a model also fit the frozen model.
+    The skeleton equals each skeleton with the same paths: labels of a model also fit the frozen model.
 
     Example:
         >>> import jax, fkeras as fk

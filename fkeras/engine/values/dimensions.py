@@ -9,6 +9,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from jax import core, errors
+
+# the supported versions of JAX define this class in jax.core or in jax.errors
+_home = errors if hasattr(errors, "InconclusiveDimensionOperation") else core
+#: JAX's error for a comparison of unknown sizes that may be true or false
+Inconclusive: type[Exception] = getattr(_home, "InconclusiveDimensionOperation")  # noqa: B009
+
 _BINARY = (
     (ast.Add, operator.add),
     (ast.Sub, operator.sub),

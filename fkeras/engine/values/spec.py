@@ -208,7 +208,7 @@ def as_structs(
 
 
 def named_size(text: str) -> Dimension:
-    """Returns the canonical form of a size that a user or a file names.
+    """Returns the canonical form of an unknown size from a user or a file.
 
     Raises:
         ValueError: for a text that is neither a name nor a short expression of names.

@@ -109,7 +109,7 @@ def fill(template: Template, values: Any) -> Tree:
 
 
 def _constant(array: np.ndarray) -> jax.Array:
-    # a constant has values also while a program is traced: operations check indices, and select by a mask
+    # constants keep their values while a program is traced: operations check indices and read masks
     with jax.ensure_compile_time_eval():
         return jnp.asarray(array)
 

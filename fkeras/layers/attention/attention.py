@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from fkeras.layers.common import authoring as fk
 from fkeras.nn.attention import both, causal_mask
 from fkeras.nn.noise import dropout
-from fkeras.nn.numerics.axes import format_shape
+from fkeras.nn.numerics.axes import format_shape, may_equal
 from fkeras.nn.softmax import masked_softmax
 
 
@@ -132,12 +132,9 @@ def check_widths(where: str, shapes: Sequence[Sequence[Any]]) -> None:
 def check_steps(where: str, value: Sequence[Any], key: Sequence[Any]) -> None:
     """Raises an error if value and key have different known numbers of steps.
 
-    One key for several values, or one value for several keys, would broadcast.
+    A single key or value would broadcast.
     """
-    pairs = zip(value[1:-1], key[1:-1], strict=False)
-    if len(value) != len(key) or any(
-        a != b for a, b in pairs if isinstance(a, int) and isinstance(b, int)
-    ):
+    if len(value) != len(key) or not may_equal(value[1:-1], key[1:-1]):
         raise ValueError(
             f"{where}: expected a key for each value, received values of shape {format_shape(value)} "
             f"and keys of shape {format_shape(key)}. Give both the same steps."

@@ -43,11 +43,11 @@ def _without_hub_keys(name: str, config: fk.Json) -> dict[str, Any]:
 
 
 def text_lengths(positions: jax.Array) -> jax.Array:
-    """Returns for each position the number of tokens of the text that the frequencies depend on.
+    """Returns, for each position, the length of the text that determines the frequencies.
 
-    A row that begins at position 0 is a whole text. Other rows continue a text whose earlier tokens are
-    in a cache: each token depends on the tokens before it, so that the number of tokens of a call
-    changes nothing.
+    A row with position 0 is a whole text: all tokens have its length. Other rows continue a text whose
+    earlier tokens are in a cache. Their tokens count the tokens up to their own position, so that the
+    results do not depend on the number of tokens in a call.
 
     Example:
         >>> import jax.numpy as jnp
@@ -107,7 +107,7 @@ class RotaryEmbedding(fk.Layer):
     scaling: Scaling | None = fk.option(default=None, convert=_scaling, kw_only=True)
 
     supports_masking: ClassVar[bool] = True
-    # with a cache the angles of a token depend on its position only
+    # with a cache, the angles of a token depend only on its position
     separate_positions: ClassVar[bool] = True
     _keras_module: ClassVar[str] = "keras_hub.src.layers.modeling.rotary_embedding"
 

@@ -37,9 +37,9 @@ class Scaling(Configurable):
 
     @property
     def boundary(self) -> int | None:
-        """Largest length of a text whose cached keys do not fit the queries of longer texts.
+        """Number of tokens beyond which the cached keys of a shorter text no longer fit; None for no limit.
 
-        `fk.generate` reads a text again that exceeds this number of tokens; None for no length.
+        `fk.generate` reads a text again when the text exceeds this number of tokens.
         """
         return None
 
@@ -226,8 +226,8 @@ class LongRope(Scaling):
     """Divides the frequency of each pair by its own factor, another one for long texts.
 
     A text is long if it has more than `original_max_position_embeddings` tokens. A call with a cache
-    turns each token by the factors of its position. The keys in the cache keep their factors, and short
-    factors do not fit long ones, so `fk.generate` reads a text again that becomes long.
+    turns each token by the factors of its position. Cached keys with the short factors do not fit the
+    queries of a long text, so `fk.generate` reads a text again when the text becomes long.
 
     Args:
         short_factor: divisors of texts up to `original_max_position_embeddings` tokens.

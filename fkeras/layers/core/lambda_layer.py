@@ -88,8 +88,8 @@ class Lambda(fk.Layer):
     Args:
         function: function of an array, or of a list of arrays.
         output_shape: expected shape of the result without the batch axis, with None for an unknown
-            size; or a function from the shape of the input to that of the result, both with the batch
-            axis. Optional: the layer infers the shape, and checks the result against this argument.
+            size; or a function from the input's shape to the result's shape, both with the batch axis.
+            Optional: the layer infers the shape, and checks the result against this argument.
         mask: mask of the output: an array, or a function `(x, mask) -> mask`. With None, the layer
             rejects inputs that carry a mask.
         arguments: further keyword arguments of the function.
@@ -161,7 +161,8 @@ class Lambda(fk.Layer):
         expected, sizes = self.output_shape, y.shape
         if callable(expected):
             # as in Keras, unknown sizes are None
-            expected = tuple(expected(jax.tree.map(_known_sizes, x)))
+            sizes_of_x = jax.tree.map(_known_sizes, x)
+            expected = _sizes.check(f"{self._where}: output_shape", expected(sizes_of_x)) or ()
         else:
             expected = (None, *(expected or ()))
         # unequal lengths are reported below, in the same message; symbolic sizes are not compared

@@ -72,7 +72,7 @@ class ForeignLayer(fk.Layer):
 
     _child_fields: ClassVar[tuple[str, ...] | None] = ("params",)
 
-    # subclasses declare `seed`, in Keras's order of arguments
+    # default of a field of the concrete classes
     seed = None
 
     # Methods that subclasses implement

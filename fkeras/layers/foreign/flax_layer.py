@@ -78,7 +78,7 @@ def _module(value: fk.Field) -> Any:
 
 
 class FlaxLayer(ForeignLayer):
-    """Computes a Flax module: `module.apply(variables, inputs)` for `flax.linen`, or `module(inputs)`.
+    """Computes a module of `flax.linen`, `module.apply(variables, inputs)`, or of `flax.nnx`.
 
     The collection "params" is the layer's weights; all other collections, such as "batch_stats",
     are its state. In training, the module receives a key for each name in `rngs`; in inference,
@@ -89,11 +89,12 @@ class FlaxLayer(ForeignLayer):
     grow otherwise. Floating outputs are cast to the compute dtype, whatever the dtype of the
     module; Keras does not cast them.
 
-    A module of `flax.nnx` has its arrays already. The layer splits them off, and merges them in each
-    call: variables of the type `Param` are the layer's weights, all others but the states of random
-    streams its state. The call runs the module's `train()` in training and `eval()` in inference, and
-    draws from the key of the call. The module itself stays as it is. Such a layer has no JSON form:
-    `fk.save_weights` writes its arrays, and `fk.load_weights` reads them into the same layer.
+    A module of `flax.nnx` has arrays from its constructor. The layer splits the module into a graph and
+    arrays, and merges both in each call: variables of the type `Param` are the layer's weights, all
+    other variables except random streams are its state. A call runs the module's `train()` in training
+    and `eval()` in inference, and draws from the key of the call. The module does not change. The layer
+    has no JSON form: `fk.save_weights` writes its arrays, and `fk.load_weights` reads them into the same
+    layer.
 
     `training_argument` names the module's argument for the training mode, if the module has this
     argument. (Keras supports only the name `training`.) Only modules of Flax need the package:

@@ -55,7 +55,7 @@ def _arguments(allowed: tuple[str, ...]) -> Callable[[Any], tuple[str, ...]]:
 def _own_arguments(
     function: Callable | None, allowed: tuple[str, ...], otherwise: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Returns the names of a function's parameters, or `otherwise` if some are not allowed."""
+    """Returns the names of a function's parameters, or `otherwise` if a name is not allowed."""
     # functions of other libraries may be wrapped, as by jax.jit, or bound to an object
     inner = None if function is None else inspect.unwrap(function)
     code = getattr(getattr(inner, "__func__", inner), "__code__", None)
@@ -95,11 +95,11 @@ class JaxLayer(ForeignLayer):
             seeds draw equally; None for the name.
         native_serialization_platforms: must be None; Keras uses the argument for another backend.
         call_arguments: names of the arguments of `call_fn`, in order, from "params", "state",
-            "rng", "inputs" and "training". None for the names of the function's parameters, or, if
-            it has others, for all five. Keyword only.
+            "rng", "inputs" and "training". None for the names of the function's parameters, or for
+            all five names if the function has other parameters. Keyword only.
         init_arguments: names of the arguments of `init_fn`, in order, from "rng", "inputs" and
-            "training", which is True. None for the names of the function's parameters, or, if it has
-            others, for ("rng", "inputs"). Keyword only.
+            "training", which is True. None for the names of the function's parameters, or for
+            ("rng", "inputs") if the function has other parameters. Keyword only.
 
     Shapes:
         Those of `call_fn`.

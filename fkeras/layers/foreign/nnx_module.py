@@ -14,7 +14,7 @@ from fkeras.layers.common import authoring as fk
 
 
 def is_nnx(module: object) -> bool:
-    """Returns whether an object is a module of `flax.nnx`, without an import of Flax.
+    """Returns whether an object is a module of `flax.nnx`, without importing Flax.
 
     Example:
         >>> is_nnx(print)
@@ -41,7 +41,7 @@ class NnxModule:
     are_keys: tuple[bool, ...]
 
     def init(self, *args: fk.Option, **kwargs: fk.Option) -> Any:
-        """Raises: the constructor of the module draws the weights."""
+        """Raises an error: only the module's constructor draws weights."""
         raise ValueError(
             f"{self.name}: a module of flax.nnx gets its weights from its constructor, and this layer is "
             "unbuilt. Make the layer again: layers.FlaxLayer(module)."
@@ -57,14 +57,14 @@ class NnxModule:
         is_training: bool,
         **options: fk.Option,
     ) -> tuple[Any, dict[str, Any]]:
-        """Returns `(outputs, collections)`, as a module of `flax.linen`."""
+        """Returns `(outputs, collections)`, as `apply` of a module of `flax.linen`."""
         nnx = _nnx()
         key = next(iter(rngs.values()), jax.random.key(0))
         leaves = [
             jax.random.fold_in(key, n) if is_key else jnp.zeros((), "uint32")
             for n, is_key in enumerate(self.are_keys)
         ]
-        # a new module in each call: the changes of the call stay inside
+        # a new module in each call: the call changes no module of the user
         module = nnx.merge(
             self.graph,
             variables.get("params", {}),

@@ -94,7 +94,7 @@ class GroupNormalization(ScaleAndShift, _Groups):
 
     def call(self, x: jax.Array) -> jax.Array:
         groups = self._checked_groups(x.shape[self.axis])
-        # without a cast before: the compute dtype may not hold the inputs
+        # the inputs are not cast: the compute dtype may not hold them
         y = group_normalization(x, groups, self.gamma, self.beta, self.axis, self.epsilon)
         return y.astype(self.policy.compute_dtype)
 

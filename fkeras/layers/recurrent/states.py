@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.layers.common import authoring as fk
+from fkeras.nn.numerics.axes import may_equal
 
 
 def zero_states(sizes: int | Sequence[int], batch: fk.Tree, dtype: str) -> list[jax.Array]:
@@ -38,7 +39,7 @@ def convert_initial_state(where: str, initial_state: fk.Tree, like: fk.Tree) -> 
             "one array (or tensor) for each state, in a list."
         )
     for index, (received_state, expected_state) in enumerate(zip(received, expected, strict=True)):
-        if len(received_state.shape) != len(expected_state.shape) or not _agree(
+        if len(received_state.shape) != len(expected_state.shape) or not may_equal(
             received_state.shape[1:], expected_state.shape[1:]
         ):
             raise ValueError(
@@ -84,11 +85,6 @@ def _check_batch(where: str, state_name: str, state: fk.Tree, expected: fk.Tree)
             f"separate state, carried from call to call: pass batches of {b} samples (a total "
             f"number divisible by {b}), or a state for {n} samples, as from init_state."
         )
-
-
-def _agree(first: tuple, second: tuple) -> bool:
-    pairs = zip(first, second, strict=True)
-    return all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
 
 
 def _shapes(arrays: Sequence[Any]) -> str:

@@ -11,6 +11,7 @@ from jax import lax
 
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.wrapper import Wrapper
+from fkeras.nn.numerics.axes import may_equal
 
 
 class TimeDistributed(Wrapper):
@@ -130,9 +131,7 @@ class TimeDistributed(Wrapper):
             leading_sizes = leaf.shape[:2]
             if mask is None:
                 continue
-            sizes = zip(mask.shape, leading_sizes, strict=False)
-            differ = any(a != b for a, b in sizes if isinstance(a, int) and isinstance(b, int))
-            if len(mask.shape) < 2 or differ:
+            if not may_equal(mask.shape[:2], leading_sizes):
                 raise ValueError(
                     f"{self._where}: expected a mask of shape ({leading_sizes[0]}, "
                     f"{leading_sizes[1]}, ...), one value per step, received {fk.as_spec(mask)}. Give "

@@ -15,6 +15,18 @@ def format_shape(shape: Any) -> str:
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
 
 
+def may_equal(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Returns whether two shapes are equal, or may be: sizes that are no integers are unknown.
+
+    Example:
+        >>> may_equal((None, 3), (8, 3)), may_equal((None, 3), (8, 4))
+        (True, False)
+    """
+    sizes = zip(first, second, strict=False)
+    known = (a == b for a, b in sizes if isinstance(a, int) and isinstance(b, int))
+    return len(first) == len(second) and all(known)
+
+
 def spatial_axes(ndim: int, data_format: str) -> tuple[int, ...]:
     """Returns the axes between batch and channels.
 

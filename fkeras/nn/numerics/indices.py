@@ -80,24 +80,26 @@ def unsigned_indices(values: jax.Array, count: int) -> jax.Array:
 def check_constant_indices(
     where: str, x: jax.Array | jax.ShapeDtypeStruct, indices: Any, axis: int, size: int = 1
 ) -> None:
-    """Rejects constant indices outside of an axis, where JAX reads the nearest row instead.
+    """Rejects constant indices outside of an axis, for which JAX reads the nearest row.
 
-    Indices that are computed are not checked, nor axes of unknown size.
+    Computed indices and axes of unknown size are not checked.
 
     Args:
         x: the indexed array.
         indices: an integer, an array, or nested lists of integers.
-        size: number of rows that are read from each index on.
+        size: number of rows that begin at each index.
 
     Raises:
-        IndexError: for the first index outside.
+        IndexError: for the first index outside of the axis.
 
     Example:
         >>> check_constant_indices("take", jnp.zeros(3), [0, -3], 0)
     """
+    if not -x.ndim <= axis < x.ndim:  # JAX rejects the axis
+        return
     count = x.shape[axis]
     parts = jax.tree.leaves(indices)
-    # reading an array of the device waits for the device: only while a program is traced
+    # outside of traced programs the check would wait for arrays on the device
     is_eager = not isinstance(x, Tracer)
     if any(isinstance(i, Tracer) or (is_eager and isinstance(i, jax.Array)) for i in parts):
         return
@@ -108,8 +110,8 @@ def check_constant_indices(
     starts = np.where(values < 0, values + count, values)
     outside = (starts < 0) | (starts > count - size)
     if outside.any():
-        row = "an index" if size == 1 else f"{size} rows from an index on"
+        expected = "an index" if size == 1 else f"a start of {size} rows"
         raise IndexError(
-            f"{where}: expected {row} within the {count} rows of axis {axis % x.ndim} of an array of shape "
-            f"{format_shape(x.shape)}, received index {values[outside][0]}."
+            f"{where}: expected {expected} within the {count} rows of axis {axis % x.ndim} of an array of "
+            f"shape {format_shape(x.shape)}, received index {values[outside][0]}."
         )

@@ -189,12 +189,12 @@ def log_softmax(x: TensorLike, axis: int | tuple[int, ...] = -1) -> jax.Array:
 
 
 def _finite_rows(x: TensorLike, axis: int | tuple[int, ...]) -> jax.Array:
-    """Returns equal scores in rows of only -inf, and 0 and -inf in rows that hold inf."""
+    """Returns the scores with zeros in rows of -inf; in rows with inf, 0 for inf and -inf otherwise."""
     x = jnp.asarray(to_array(x))
     # integers hold no infinity
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return x
-    # the difference of two infinities would be NaN; rows of -inf arise from masks of every key
+    # softmax subtracts the maximum: inf - inf is NaN; masks of all keys make rows of -inf
     highest = jnp.max(jax.lax.stop_gradient(x), axis=axis, keepdims=True, initial=-jnp.inf)
     x = jnp.where(highest == -jnp.inf, jnp.zeros_like(x), x)
     shared = jnp.where(x == jnp.inf, jnp.zeros_like(x), jnp.full_like(x, -jnp.inf))

@@ -127,7 +127,7 @@ def _sections(value: Shape) -> Any:
     if isinstance(value, int):
         # each part is one operation of the compiled program, so limit their number
         return few(value)
-    # the indices of an array are numbers, also while another array is traced
+    # a NumPy array has values while a program is traced
     return tuple(value) if isinstance(value, list) else np.asarray(value)
 
 

@@ -104,7 +104,7 @@ def take(x: TensorLike, indices: TensorLike, axis: int | None = None) -> jax.Arr
         indices: integers of any shape; negative indices count from the end.
 
     Raises:
-        IndexError: for a constant index outside of the axis; computed ones give NaN.
+        IndexError: for a constant index outside of the axis; computed indices give NaN.
 
     Example:
         >>> import fkeras as fk
@@ -124,7 +124,7 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: int | None = None)
         indices: integers, with the rank of x.
 
     Raises:
-        IndexError: for a constant index outside of the axis; computed ones give NaN.
+        IndexError: for a constant index outside of the axis; computed indices give NaN.
 
     Example:
         >>> import fkeras as fk
@@ -366,7 +366,7 @@ def histogram(
 
     Raises:
         TypeError: if `bins` is not a nonnegative integer.
-        ValueError: if x is no vector, or the range ends before its start.
+        ValueError: if x is not a vector, or the range ends before its start.
 
     Example:
         >>> import fkeras as fk
@@ -386,8 +386,8 @@ def histogram(
         )
     if range is not None and len(range) == 2 and range[1] < range[0]:
         raise ValueError(
-            f"histogram: range: expected (start, end) with an end of at least the start, received "
-            f"{range}. Swap the two."
+            f"histogram: range: expected (start, end) with start <= end, received {range}. Swap the "
+            "two numbers."
         )
     counts, edges = jnp.histogram(x, bins=bins, range=range)
     return counts, edges

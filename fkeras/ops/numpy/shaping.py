@@ -263,7 +263,7 @@ def repeat(x: TensorLike, repeats: Integer | Numbers, axis: int | None = None) -
 
 
 def _counts(repeats: Integer | Numbers) -> jax.Array | np.ndarray:
-    # `jnp.repeat` rejects lists of counts, and under jit counts that are no numbers
+    # `jnp.repeat` rejects lists of counts, and traced counts under jit
     return np.asarray(repeats) if isinstance(repeats, int | list | tuple) else to_array(repeats)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import jax
 import optax
 
-from fkeras.engine.config.configurable import option, serialize, suggest
+from fkeras.engine.config.configurable import option, serialize, suggest, with_fields
 from fkeras.engine.config.converters import real, text
 from fkeras.engine.config.field_types import OptionalReal
 from fkeras.optimizers.base import BaseOptimizer, check_has_config, mapped, scaled
@@ -176,7 +176,7 @@ class MultiOptimizer(BaseOptimizer):
     def _mapped(self, function: Callable[..., Any], paths: Sequence[str]) -> Self:
         groups = self._groups(paths)
         pairs = ((p, mapped(optimizer, function, groups[p])) for p, optimizer in self.optimizer_map)
-        return self._with(optimizer_map=tuple(pairs))
+        return with_fields(self, {"optimizer_map": tuple(pairs)})
 
     def _update(
         self,

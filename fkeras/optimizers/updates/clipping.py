@@ -25,7 +25,7 @@ def _largest(gradient: jax.Array) -> jax.Array:
 
 
 def _unit(largest: jax.Array) -> jax.Array:
-    """Returns a power of 2 of 1 or more, in which the squares of numbers up to `largest` are finite."""
+    """Returns a power of 2, at least 1: numbers up to `largest`, divided by it, have finite squares."""
     return jnp.maximum(magnitude(largest), 1)
 
 

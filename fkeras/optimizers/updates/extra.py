@@ -1,7 +1,7 @@
-"""Arguments of updates beside gradients, state and weights: the loss of a step, and functions of it.
+"""Additional arguments of an optimizer's update: the loss of the step, its gradient, and its function.
 
-Some transformations of optax search the length of a step, or adapt the rate, by the loss:
-`optax.lbfgs`, `optax.polyak_sgd`, `optax.contrib.reduce_on_plateau`. The names are those of optax.
+Some transformations of optax choose the length of a step or the rate by the loss: `optax.lbfgs`,
+`optax.polyak_sgd`, `optax.contrib.reduce_on_plateau`. The names are those of optax.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ NAMES = ("value", "grad", "value_fn", "obj_fn", "grad_fn")
 
 
 def extra_arguments(loss_fn: Callable[[Any], Any], value: Any, gradients: Any) -> dict[str, Any]:
-    """Returns the arguments by name.
+    """Returns the additional arguments by name.
 
     Args:
         loss_fn: the loss of the step as a function of the weights.
         value: the loss at the weights of the step.
-        gradients: the gradients there.
+        gradients: the gradients at these weights.
 
     Example:
         >>> extra = extra_arguments(lambda w: w**2, 9.0, 6.0)
@@ -35,11 +35,11 @@ def extra_arguments(loss_fn: Callable[[Any], Any], value: Any, gradients: Any) -
 
 
 def in_form(extra: Mapping[str, Any], read: Callable, write: Callable) -> dict[str, Any]:
-    """Returns the arguments for weights in another form.
+    """Returns the additional arguments for weights in another form.
 
     Args:
-        read: returns the weights that the functions in `extra` take, for weights in the other form.
-        write: returns gradients in the other form.
+        read: converts weights of the other form to the form that the functions in `extra` take.
+        write: converts gradients to the other form.
 
     Example:
         >>> extra = in_form({"value": 9.0, "value_fn": lambda w: w**2}, lambda w: w["a"], lambda g: {"a": g})

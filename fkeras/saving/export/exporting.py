@@ -249,7 +249,7 @@ def _write_model(
         key: jax.Array | None = None,
         state: Mapping[str, Any] | None = state,
     ) -> Any:
-        # results that do not depend on the key are those of any key
+        # without a key, the results do not depend on the key
         typed_key = jax.random.key(0) if key is None else key
         if key is not None and not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             typed_key = jax.random.wrap_key_data(key, impl=impl)

@@ -129,9 +129,9 @@ def read_config(archive: Archive, limits: Limits) -> tuple[Mapping[str, Any], Or
 def from_text(
     text: str | bytes, custom_objects: Mapping[str, Any] | None, limits: Limits
 ) -> Network:
-    """Returns the model, without weights, of the JSON that `to_json` of Keras or fkeras wrote."""
+    """Returns the model, without weights, of JSON from `to_json` of Keras or fkeras."""
     config = parse(text, None, None, limits)
-    # programs pass the text of `to_json` to `json.dump`, too
+    # some programs write the text of `to_json` with `json.dump`: a JSON string that holds JSON
     config = parse(config, None, None, limits) if isinstance(config, str) else config
     check(config, dict, "the configuration of a model")
     custom_objects = CustomObjects({**legacy.OBJECTS, **(custom_objects or {})})
@@ -140,7 +140,7 @@ def from_text(
             field(config, "layers", list)
             cls = Model if "input_layers" in config else Sequential
             return cls.from_config(config, custom_objects)
-        # Keras 1 and 2 write their version, Keras 3 modules
+        # Keras 1 and 2 write their version, Keras 3 writes modules
         is_keras_3 = "module" in config and "keras_version" not in config
         version = "3" if is_keras_3 else config.get("keras_version", "1")
         origin = origin_from(version, config.get("backend"), Origin())

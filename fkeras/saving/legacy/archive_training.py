@@ -40,8 +40,8 @@ def archive_training(
 ) -> tuple[Trainer, TrainState]:
     """Returns `(trainer, run)` of a compiled model in an archive of tf.keras 2.12 to 2.15.
 
-    Archives do not store the state of a `tf.keras.optimizers.legacy` optimizer: as in Keras, this
-    state starts from its initial values; a warning says so.
+    Archives do not store the state of a `tf.keras.optimizers.legacy` optimizer: as in Keras, the
+    state starts from its initial values. A warning reports the missing state.
 
     Raises:
         FileError: if the model was not compiled, or the optimizer cannot be built.

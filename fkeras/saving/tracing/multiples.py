@@ -1,4 +1,4 @@
-"""Sizes of a program's inputs that stay unknown but must be multiples, such as "8*d1" of a U-Net."""
+"""Unknown sizes of a program's inputs that are multiples of a number, such as "8*d1" of a U-Net."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import Any
 import jax
 
 from fkeras.engine import FKerasError
-from fkeras.engine.values.dimensions import WORD
+from fkeras.engine.values.dimensions import WORD, Inconclusive
 from fkeras.engine.values.spec import Spec, name_axis
-from fkeras.saving.tracing.trace import inconclusive
 
 # six levels of pooling by 2, or three by 4
 _MULTIPLES = (2, 4, 8, 16, 32, 64)
 
 
 def with_multiples(where: str, specs: Any, write: Callable[[Any], Any]) -> Any:
-    """Returns `write(specs)`, with the smallest power of 2 whose multiples the program computes.
+    """Returns `write(specs)`, with unknown sizes as multiples of the smallest sufficient power of 2.
 
     A program of unknown sizes must prove its shapes. JAX cannot prove that the pooled and upsampled
     axis `2*floordiv(d1, 2)` has the size `d1`; for a size `2*d1` JAX can.
@@ -32,14 +31,14 @@ def with_multiples(where: str, specs: Any, write: Callable[[Any], Any]) -> Any:
     """
     leaves = jax.tree.leaves(specs, is_leaf=_is_spec)
     dims = {dim for spec in leaves for dim in spec.dims if isinstance(dim, str)}
-    # the caller has chosen the relations of sizes in expressions
+    # expressions are the caller's choice: their words stay unchanged
     words = {dim for dim in dims if dim.isidentifier()} - {name_axis(0)}
     words -= {word for dim in dims if not dim.isidentifier() for word in WORD.findall(dim)}
     try:
         return write(specs)
     except (TypeError, ValueError, NotImplementedError) as error:
-        # a layer that compares a size may compute otherwise for multiples: the caller decides
-        if any(isinstance(e, inconclusive()) for e in (error, error.__cause__)):
+        # a layer that compares sizes may compute other results for multiples: the caller decides
+        if any(isinstance(e, Inconclusive) for e in (error, error.__cause__)):
             raise
         for multiple in _MULTIPLES if words else ():
             names = {word: f"{multiple}*{word}" for word in words}

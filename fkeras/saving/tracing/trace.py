@@ -1,4 +1,4 @@
-"""`trace`: traces a function, and rejects what a file cannot hold; `uses_key`: whether it draws."""
+"""`trace`: traces a function, and rejects calls that a file cannot hold; `uses_key`: whether a program draws."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
-from jax import core, errors
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from fkeras.engine import FKerasError
+from fkeras.engine.values.dimensions import Inconclusive
 
 # primitives that call Python on the host: a file cannot contain Python functions
 _CALLBACKS = ("pure_callback", "io_callback", "debug_callback", "debug_print")
@@ -24,7 +24,7 @@ def trace(where: str, function: Callable, args: tuple, kwargs: Mapping[str, Any]
     """
     try:
         traced = jax.jit(function).trace(*args, **kwargs)
-    except inconclusive() as error:
+    except Inconclusive as error:
         raise FKerasError(
             f"export, {where}: a layer depends on an unknown size: "
             f"{str(error).splitlines()[0]} Constrain the size, constraints=('d1 >= 8',), or fix it, "
@@ -40,16 +40,9 @@ def trace(where: str, function: Callable, args: tuple, kwargs: Mapping[str, Any]
     return traced
 
 
-def inconclusive() -> type[Exception]:
-    """Returns JAX's class of errors for a comparison of sizes that may be true or false."""
-    # the supported versions of JAX define this class in jax.core or in jax.errors
-    module = errors if hasattr(errors, "InconclusiveDimensionOperation") else core
-    return getattr(module, "InconclusiveDimensionOperation")  # noqa: B009
-
-
 def uses_key(traced: jax.stages.Traced) -> bool:
-    """Returns whether the results of a traced program depend on its input that is a key."""
-    # layers also derive keys for inner calls that draw nothing: operations without effect on a result
+    """Returns whether the results of a traced program depend on its PRNG key."""
+    # layers also derive keys for inner calls that draw nothing: a result does not depend on these keys
     jaxpr = traced.jaxpr.jaxpr
     _, used = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
     keys = [jax.numpy.issubdtype(v.aval.dtype, jax.dtypes.prng_key) for v in jaxpr.invars]

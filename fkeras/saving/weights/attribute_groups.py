@@ -31,7 +31,7 @@ def attribute_groups(
     """Returns `(layer name, group relative to the network's group)` for each layer.
 
     The result is None where the graph, not the attributes, determines the groups. A layer that
-    `call` makes has no field: its name is that of the attribute of Keras's class.
+    `call` creates has no field: its name is the attribute's name in Keras's class.
 
     Args:
         has: returns whether the file has a group. None for writing: the outermost model is stored
@@ -58,7 +58,7 @@ def attribute_groups(
         # only a functional model lists its InputLayer: the model in the file was not subclassed
         if has(f"{start}{_LIST}/input_layer"):
             return None
-        # a layer that `call` makes: by the attribute's name, else by the name of Keras's layer
+        # layers that `call` creates: by the attribute's name, else by the name of Keras's layer
         names = {n: noted(group)[n] for n in by_list if n in noted(group)}
         names |= {n: n for n in by_list if n not in (_LIST, "vars") and has(f"{start}{n}")}
         by_field = {**names, **by_field}

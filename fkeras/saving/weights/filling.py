@@ -203,7 +203,7 @@ def fill_from_store(
         raise FileError(
             f"received {len(unexpected)} arrays that belong to no layer of the model: {shown}{lacks}. The "
             "weights belong to another model, or to a layer that this version does not support; "
-            "rebuild that model. Layers inside of an fk.Model have the names of the attributes of "
+            "rebuild that model. Layers inside of an fk.Model need the names of the attributes of "
             "Keras's class.",
             file=store.file,
             member=store.member,

@@ -216,7 +216,7 @@ def dtype_name(dtype: np.dtype) -> str | None:
 
 
 def named_dtype(name: str) -> np.dtype | None:
-    """Returns the dtype with a name of the format, or None: the inverse of `dtype_name`.
+    """Returns the dtype of a name of the format, or None for an unknown name; inverts `dtype_name`.
 
     Example:
         >>> named_dtype("F32")

@@ -145,7 +145,7 @@ class Feed:
         return jax.tree.map(host_arrays.canonical, host_arrays.take(self.tree, rows))
 
     def batches(self) -> Iterator[tuple[Any, int]]:
-        """Yields each batch, as `batch` returns it, and the number of its real rows."""
+        """Yields `(batch, count)`: each batch from `batch`, and its row count without filling."""
         for number in range(self.steps):
             yield self.batch(number), int(self.counts(number, 1)[0])
 

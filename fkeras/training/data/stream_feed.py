@@ -50,8 +50,8 @@ class Batches:
         source: an iterable of batches, or a function of the step number.
         steps: number of batches of an epoch; None for a whole pass over the source.
         what: name of the call in messages.
-        check: called with every batch and the rows of a full batch, or None for a batch whose arrays
-            have different numbers of rows; returns the batch with its weights, or the inputs alone.
+        check: called with every batch and the rows of a full batch (None if the arrays of the batch
+            have different numbers of rows); returns the batch with its weights, or the inputs alone.
         host: `(batch, call) -> tree`: converts a batch to arrays on the host; rejects a batch of
             another structure.
         fills: `(full batch, count) -> bool`: whether a batch of `count` rows may be filled up.
@@ -113,7 +113,7 @@ class Batches:
         return self.training and self.steps is not None
 
     def check_passes(self, number: int) -> None:
-        """Rejects an iterator as the source of several validations, which see equal batches."""
+        """Rejects an iterator as the source of several validations, which need the same batches."""
         if number > 1 and self.once:
             raise ValueError(
                 f"Trainer.{self.what}: expected a source that begins again in each of {number} "
@@ -150,14 +150,14 @@ class Batches:
         return steps * self.size
 
     def is_alone(self, batch: object) -> bool:
-        """Returns whether a batch is a call of its own: of other rows that may not be filled up."""
+        """Returns whether a batch needs a separate call: its rows differ and may not be filled up."""
         count = host_arrays.length(batch)
         if not self._is_even(batch):
             return specs(batch) != specs(self.first)
         return count < self.size and not self.fills(specs(batch, self.size), count)
 
     def _is_even(self, batch: object) -> bool:
-        """Returns whether the arrays of a batch have one number of rows, as those of the first batch."""
+        """Returns whether all arrays of a batch, and all of the first batch, have one number of rows."""
         return all(map(host_arrays.is_even, (batch, self.first)))
 
     def epoch(self, run: TrainState | None, step: int = 0, begin: int = 0) -> BatchEpoch:
@@ -178,7 +178,7 @@ class Batches:
         return BatchEpoch(self, self.running, step, begin)
 
     def batches(self) -> Iterator[tuple[Any, int]]:
-        """Yields each batch of a pass, filled up where that changes no result, and its real rows."""
+        """Yields each batch of a pass, filled up where that changes no result, and its row count."""
         epoch = self.epoch(None)
         while (chunk := epoch.take(1)) is not None:
             (arrays, counts), _ = chunk
@@ -342,7 +342,7 @@ class Batches:
 
 
 def _takes_step(source: Callable[..., Any]) -> bool:
-    """Returns whether a function returns a batch for the number of a step, as far as is known."""
+    """Returns False for a generator function, and for a function that one number cannot call."""
     if inspect.isgeneratorfunction(source):
         return False
     # functions may be wrapped, as by jax.jit, or bound to an object

@@ -18,9 +18,9 @@ from fkeras.engine.tree.donated import check_donated
 from fkeras.engine.tree.skeleton import Skeleton, skeleton_of
 from fkeras.engine.values import structure
 from fkeras.engine.values.argument_types import Arrays
-from fkeras.engine.values.arrays import computed_dtype
 from fkeras.engine.values.spec import Spec
 from fkeras.training.data import batch_parts, host_arrays
+from fkeras.training.data.stream_feed import specs
 from fkeras.training.inputs import ids
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs, step
@@ -68,8 +68,7 @@ def check_lengths(x: object, y: object = None, weights: object = None, equal: bo
     """Returns the number of rows that all arrays have.
 
     Args:
-        equal: whether the numbers of rows have to be equal; otherwise the number of the first array
-            is returned.
+        equal: whether different numbers of rows are an error; if False, the first number is returned.
 
     Raises:
         ValueError: if the numbers of rows differ, or there are no rows.
@@ -85,7 +84,7 @@ def check_lengths(x: object, y: object = None, weights: object = None, equal: bo
         shown = ", ".join(f"{name} {count}" for name, count in rows.items())
         raise ValueError(
             f"The arrays differ in their number of rows: {shown}. Every array needs a row for each "
-            "sample. Pass a batch whose arrays have no common rows, such as a graph, in a list of "
+            "sample. If the arrays of a batch have no common rows, as in a graph, pass a list of "
             "batches: [(x, y)], or predict(run, [(x,)])."
         )
     if not rows or 0 in rows.values():
@@ -101,17 +100,16 @@ def count_rows(batch: object, equal: bool = True) -> int:
 
 
 def check_output_rows(model: Network, state: Mapping[str, Any], rows: tuple) -> None:
-    """Rejects targets and weights that have not one row for each row of their output.
+    """Rejects targets and weights whose number of rows differs from that of their output.
 
-    The arrays of a batch may have different numbers of rows; a loss would broadcast its own.
+    The inputs of a batch may have different numbers of rows; a loss would broadcast such targets.
     """
     x, y, weights = rows
     if y is None:
         return
-    specs = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, computed_dtype(a.dtype)), x)
     names = list(outputs.output_specs(model))
     values = outputs.by_output(
-        jax.eval_shape(step.predict, model, state, specs)[1], names, "outputs"
+        jax.eval_shape(step.predict, model, state, specs(x))[1], names, "outputs"
     )
     targets = outputs.by_output(y, names, "targets")
     by_output = zip(names, values, targets, outputs.each_weight(weights, names), strict=True)
@@ -186,12 +184,7 @@ def check_inputs(model: Network, x: Arrays, size: int | None) -> None:
     # The data do not fit: trace the model on specs, so that the engine's own error names the
     # layer and the axis, without computing.
     fixed = any(isinstance(graph.specs[slot].dims[0], int) for slot in graph.input_slots)
-    batch_specs = jax.tree.map(
-        lambda a: jax.ShapeDtypeStruct(
-            (size if fixed and size else len(a), *a.shape[1:]), computed_dtype(a.dtype)
-        ),
-        x,
-    )
+    batch_specs = specs(x, size if fixed else None)
     state = jax.eval_shape(model.init_state)
     jax.eval_shape(lambda m, s, v: m.apply(v, state=s).value, model, state, batch_specs)
 

@@ -95,11 +95,11 @@ def evaluation_feed(
 def prediction_batches(
     trainer: Trainer, run: TrainState, x: object, steps: int | None, group: Alone
 ) -> Batches:
-    """Returns the inputs of a source of batches, which may hold targets and weights, too."""
+    """Returns the feed of the inputs in a source of batches; drops targets and weights."""
     if group.count > 1:
         raise ValueError(
             f"Trainer.predict: expected arrays in several processes, received a source of batches "
-            f"({type(x).__name__}). Predict batch by batch, with the same batches in each process: "
+            f"({type(x).__name__}). Call predict for each batch, with the same batches in each process: "
             "[trainer.predict(run, x) for x in batches]."
         )
     model = run.model
@@ -227,9 +227,8 @@ class _Call:
             check_rows(trainer, run.model, batch, None, finite=not self.training)
             if size is None and group.count > 1:
                 raise ValueError(
-                    f"Trainer.{self.name}: expected arrays of one number of rows in several processes, "
-                    "which share the rows; received arrays of different numbers. Pad the arrays to one "
-                    "number of rows, or train in one process."
+                    f"Trainer.{self.name}: expected arrays with equal numbers of rows, which several "
+                    "processes share, received different numbers. Pad the arrays, or train in one process."
                 )
             if size is None and trainer.objective is None:
                 checks.check_output_rows(run.model, run.state, batch)
@@ -352,8 +351,8 @@ def check_rows(
     A batch of an objective may be any tree, so only the number of rows is checked.
 
     Args:
-        size: number of rows of the batches that the rows are cut into; None for the batch of a
-            source, whose arrays may have different numbers of rows.
+        size: row count of the batches that the rows are cut into; None for one batch of a source,
+            whose arrays may have different numbers of rows.
     """
     cut = size is not None
     if trainer.objective is not None:
@@ -373,7 +372,7 @@ def check_rows(
 
 
 def check_x(model: Network, x: Arrays, size: int | None, finite: bool = True) -> None:
-    """Rejects inputs that do not fit the model in batches of `size` rows, or as one batch."""
+    """Rejects inputs that do not fit the model, in batches of `size` rows or (None) as one batch."""
     part = outputs.require_network(device_part(model))
     checks.check_inputs(part, x, size)
     ids.check_ids(part, x)

@@ -51,7 +51,7 @@ class NewestRuns:
         self.fitted: TrainState | None = None
 
     def run(self) -> TrainState:
-        """Returns the runs after the last finished call."""
+        """Returns the runs after the last finished device call."""
         if self.fitted is not None:
             return self.fitted
         return self.received if self.training is None else self.training.newest()
@@ -65,7 +65,7 @@ class Training:
         feed: the batches of the training data.
         held: the batches of the validation data, or None.
         rules: the rules.
-        interrupts: the signals of the training; the runs and their lanes change together.
+        interrupts: the signals, held back while the runs and their lanes change together.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fkeras.training.trainer import Trainer
 
 _SEED = integer(minimum=0, maximum=2**32 - 1)
-# far beyond the memory of a device, and refused before anything of this size is listed
+# limit far beyond the memory of a device: larger lists are rejected before they are built
 _LARGEST = 1 << 20
 # fields that are leaves of the state of an `optimizers.Optimizer`
 _LEAVES = ("learning_rate", "weight_decay")
@@ -120,7 +120,7 @@ def _listed(name: str, values: Any) -> list[Any]:
 
 
 def _limited(name: str, values: Iterable[Any]) -> list[Any]:
-    """Returns the values as a list; reads no more values than a population may have members."""
+    """Returns the values as a list; rejects more values than a population may have members."""
     listed = list(itertools.islice(values, _LARGEST + 1))
     if len(listed) > _LARGEST:
         raise ValueError(

@@ -60,17 +60,17 @@ def is_key(array: Any) -> bool:
 
 
 def on_host(array: Any) -> Any:
-    """Returns an array as a NumPy array; typed keys, which NumPy does not have, stay."""
+    """Returns an array as a NumPy array; returns typed keys, which NumPy lacks, unchanged."""
     return array if is_key(array) else np.asarray(array)
 
 
 def with_key_data(tree: Any) -> Any:
-    """Returns a tree with the data of typed keys in the place of the keys."""
+    """Replaces the typed keys in a tree by their data."""
     return jax.tree.map(lambda a: jax.random.key_data(a) if is_key(a) else a, tree)
 
 
 def with_keys(like: Any, tree: Any) -> Any:
-    """Returns a tree of `with_key_data` with the typed keys of a tree like it."""
+    """Inverts `with_key_data`: wraps the data in the places where `like` has typed keys."""
 
     def key(old: Any, new: Any) -> Any:
         return jax.random.wrap_key_data(new, impl=jax.random.key_impl(old)) if is_key(old) else new

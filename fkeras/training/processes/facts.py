@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
 
 from fkeras.engine.values.argument_types import ArrayLike
-from fkeras.training.processes.arrays import is_key
+from fkeras.training.processes.arrays import with_key_data
 from fkeras.training.records.state import TrainState
 
 # Larger arrays are compared in evenly spaced elements, and larger arrays on devices by their shape: the
@@ -54,15 +54,14 @@ def digest(tree: object) -> int:
 
 def _elements(array: ArrayLike, number: int) -> bytes:
     """Returns evenly spaced elements of an array."""
-    flat = np.asarray(jax.random.key_data(cast(Any, array)) if is_key(array) else array).reshape(-1)
+    flat = np.asarray(with_key_data(array)).reshape(-1)
     if flat.size > number:
         flat = flat[np.linspace(0, flat.size - 1, number).astype("int64")]
     return flat.tobytes()
 
 
 def _fact(leaf: Any) -> str:
-    if is_key(leaf):
-        leaf = jax.random.key_data(leaf)
+    leaf = with_key_data(leaf)
     leaf = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
     kind = f"{np.dtype(leaf.dtype).name}{list(leaf.shape)}"
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:

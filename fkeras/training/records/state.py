@@ -198,8 +198,8 @@ def own_copy(tree: object) -> Any:
 
 def strong(leaf: ArrayLike) -> jax.Array:
     """Returns the leaf on the device, strongly typed: a weak type would trigger recompilation."""
-    # `np.array` copies: on CPUs `device_put` may alias the memory of a NumPy array. Typed keys, which
-    # optimizers of optax store, have no weak type.
+    # `np.array` copies: on CPUs `device_put` may alias the memory of a NumPy array. Typed keys, as in
+    # states of optax, have no weak type.
     if not isinstance(leaf, jax.Array) or getattr(leaf, "weak_type", False):
         return jax.device_put(np.array(leaf))
     return leaf

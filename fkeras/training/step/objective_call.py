@@ -122,7 +122,7 @@ def call_objective(
 
 
 def _refuse_lost_updates(where: str, objective: Objective, arguments: tuple) -> None:
-    """Raises if calls of the model change the state, whose updates the objective does not return."""
+    """Raises if calls of the model change the state, since the objective returns no updates."""
     changes: list[str] = []
 
     def around(path: str, layer: Layer, context: Context, inputs: tuple, options: Any) -> Output:
@@ -137,13 +137,13 @@ def _refuse_lost_updates(where: str, objective: Objective, arguments: tuple) -> 
     try:
         jax.eval_shape(lambda: objective(intercept(model, around), *rest).value)
     except Exception:
-        # The intercepted model has another structure, which the function may compare: assume changes.
+        # The function may depend on the structure, which interception changes: assume changed state.
         changes.append("the model has state")
     if changes:
         raise ValueError(
-            f"{where}: {changes[0]}, but the fk.Output has no updates, so that evaluations would see "
-            "the state of the start. Return the updates of the calls, fk.Output(loss, "
-            "updates=out.updates), or updates={} to keep the state."
+            f"{where}: {changes[0]}, but the fk.Output has no updates, so that the state would never "
+            "change. Return the updates of the calls, fk.Output(loss, updates=out.updates), or updates={} "
+            "to keep the state."
         )
 
 

@@ -12,7 +12,7 @@ from fkeras.engine.messages.errors import add_note
 from fkeras.engine.tree.skeleton import Skeleton, skeleton_of
 from fkeras.training.records.annotations import Optimizer
 from fkeras.training.records.state import TrainState
-from fkeras.training.step.transformations import bound, bound_to
+from fkeras.training.step.transformations import bound, bound_to, specs_of, structs
 
 
 def follow(optimizer: Optimizer, opt_state: object, model: Layer) -> Any:
@@ -37,8 +37,7 @@ def follow(optimizer: Optimizer, opt_state: object, model: Layer) -> Any:
         ['dense_1/bias', 'dense_1/kernel']
     """
     trainable = trainable_weights(model)
-    specs = tuple((path, weight.shape, weight.dtype) for path, weight in trainable.items())
-    expected_specs = _expected_specs(optimizer, skeleton_of(model), specs)
+    expected_specs = _expected_specs(optimizer, skeleton_of(model), specs_of(model))
     if jax.tree.structure(expected_specs) == jax.tree.structure(opt_state):
         if _shapes(expected_specs) != _shapes(opt_state):
             raise _other_state_error(optimizer, opt_state, expected_specs)
@@ -106,8 +105,7 @@ def finalized(optimizer: Any, run: TrainState) -> TrainState:
 @functools.lru_cache(maxsize=64)
 def _expected_specs(optimizer: Optimizer, skeleton: Skeleton, specs: tuple) -> Any:
     """Returns the specs of the optimizer's state for weights with these specs."""
-    weights = {path: jax.ShapeDtypeStruct(shape, dtype) for path, shape, dtype in specs}
-    return jax.eval_shape(bound_to(optimizer, skeleton, specs).init, weights)
+    return jax.eval_shape(bound_to(optimizer, skeleton, specs).init, structs(specs))
 
 
 def _by_path(tree: object) -> dict[str, Any]:

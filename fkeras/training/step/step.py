@@ -88,7 +88,7 @@ def is_finite(run: TrainState, mesh: Mesh | None = None) -> jax.Array:
     """Returns whether weights, state, optimizer and loss of a run are finite, as one boolean."""
     # The sums of other metrics may be infinite in a good run; the loss is summed, so a NaN stays.
     leaves = jax.tree.leaves((run.model, run.state, run.metrics["loss"]))
-    # Numbers of an optimizer may be infinite, such as the best loss before the first.
+    # Scalars of an optimizer may be infinite, such as the best loss before the first step.
     leaves += [_without_infinity(leaf) for leaf in jax.tree.leaves(run.opt_state)]
     # One reduction for all arrays of a shape: each reduction compiles to two or three kernels. On a
     # mesh, arrays of one shape may have different layouts.
@@ -369,7 +369,7 @@ def _filled(array: jax.Array, valid: jax.Array) -> jax.Array:
 def batch_at(rows: tuple[Any, ...], number: jax.Array | np.int32) -> tuple[Any, jax.Array | None]:
     """Returns `(batch, valid)`: a batch, and the mask of its real rows.
 
-    The mask is None for a batch whose arrays have different numbers of rows, which are all real.
+    The mask is None for a batch whose arrays have different numbers of rows: all rows are real.
 
     Args:
         rows: `(arrays, counts)`: stacked batches, and the number, or the mask, of the real rows of

@@ -1,10 +1,10 @@
 """Transformations of optax in a training: the form of their weights, and the arguments they take.
 
 A trainer passes the trainable weights by path to its optimizer. Masks of optax may also be trees over
-the model, which a transformation combines with weights in the form of the model alone. The state of an
-optimizer is by path in either form.
+the model: such a transformation needs weights in the form of the model. The state of an optimizer is by
+path in both cases.
 
-A transformation decides by its code which arguments it takes: `bound` tries the forms and the
+Only the code of a transformation determines which arguments it takes: `bound` tries the forms and the
 arguments on shapes.
 """
 
@@ -51,9 +51,12 @@ def bound(optimizer: Optimizer, model: Layer) -> optax.GradientTransformationExt
         >>> state.inner_state.trace["kernel"].shape, state.inner_state.trace["bias"]
         ((3, 2), MaskedNode())
     """
-    weights = trainable_weights(model)
-    specs = tuple((path, weight.shape, weight.dtype) for path, weight in weights.items())
-    return bound_to(optimizer, skeleton_of(model), specs)
+    return bound_to(optimizer, skeleton_of(model), specs_of(model))
+
+
+def specs_of(model: Layer) -> tuple:
+    """Returns `(path, shape, dtype)` of each trainable weight of a model."""
+    return tuple((p, weight.shape, weight.dtype) for p, weight in trainable_weights(model).items())
 
 
 # Cached: each epoch asks for the same transformation, and the search traces the optimizer.
@@ -62,7 +65,7 @@ def bound_to(
     optimizer: Optimizer, skeleton: Skeleton, specs: tuple
 ) -> optax.GradientTransformationExtraArgs:
     """Returns the transformation of `bound` for weights with these paths, shapes and dtypes."""
-    weights = _structs(specs)
+    weights = structs(specs)
 
     def bind(inner: Any, paths: Sequence[str]) -> Any:
         part = {path: weights[path] for path in paths}
@@ -90,19 +93,19 @@ def refuse_unusable(optimizer: Any) -> None:
 @functools.lru_cache(maxsize=64)
 def _refuse(inner: Any) -> Any:
     try:
-        jax.eval_shape(inner.init, _structs(_PROBE))
+        jax.eval_shape(inner.init, structs(_PROBE))
     except Exception:  # masks and labels name the weights of one model, known in `Trainer.init`
         return inner
     try:
-        _fitting(inner, _structs(_PROBE))
+        _fitting(inner, structs(_PROBE))
     except Exception as error:
         name = _raised_in(error, inner)
         if name is not None:
             raise TypeError(
                 f"expected a transformation that a training can call, received {name}, whose update "
                 f"raises {type(error).__name__}: {error} A trainer passes weights by path, the gradient of "
-                f"the loss of the batch, and {', '.join(NAMES)}. Train with another "
-                "transformation, or in an own loop with jax.grad."
+                f"the loss of the batch, and {', '.join(NAMES)}. Pass another transformation, or "
+                "write the training loop with jax.grad."
             ) from error
     return inner
 
@@ -116,8 +119,8 @@ def _raised_in(error: Exception, inner: Any) -> str | None:
     names = [f.f_code.co_qualname for f in frames if f.f_globals["__name__"].startswith("optax.")]
     if not frames[-1].f_globals["__name__"].startswith("optax."):
         return None
-    inner = [name for name in names if ".<locals>." in name] or names
-    return f"optax.{inner[-1].split('.')[0]}"
+    local_names = [name for name in names if ".<locals>." in name] or names
+    return f"optax.{local_names[-1].split('.')[0]}"
 
 
 def _fitting(inner: Any, weights: _Weights, form: Skeleton | None = None) -> Any:
@@ -127,7 +130,7 @@ def _fitting(inner: Any, weights: _Weights, form: Skeleton | None = None) -> Any
         form: the form of the weights for trees over the model; None without a model.
 
     Raises:
-        Exception: that of the first trial with arguments that the update accepts, if all trials fail.
+        Exception: if all trials fail, the error of the first trial with arguments that the update takes.
     """
     failure: Exception | None = None
     makers = [functools.partial(_by_path, inner)]
@@ -149,7 +152,7 @@ def _fitting(inner: Any, weights: _Weights, form: Skeleton | None = None) -> Any
 
 def _choices(inner: Any) -> list[tuple[str, ...]]:
     """Returns names of arguments to call an update with, in the order of the trials."""
-    # transformations of optax reject arguments of others, and a chain hands them all that it received
+    # a chain passes all its arguments to each transformation, and some reject arguments of others
     search = ("value", "grad", "value_fn")
     choices = [NAMES, search, *((name,) for name in NAMES), ()]
     takes_none = isinstance(inner, optax.GradientTransformation) and not isinstance(
@@ -158,7 +161,8 @@ def _choices(inner: Any) -> list[tuple[str, ...]]:
     return choices[::-1] if takes_none else choices
 
 
-def _structs(specs: tuple) -> dict[str, jax.ShapeDtypeStruct]:
+def structs(specs: tuple) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns the weights of `specs_of`, by path, without their numbers."""
     return {path: jax.ShapeDtypeStruct(shape, dtype) for path, shape, dtype in specs}
 
 

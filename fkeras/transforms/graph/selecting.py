@@ -111,11 +111,10 @@ def require_match(
 def no_match(model: Layer, pattern: object) -> str:
     """Returns the message for a selector that matches no layer of `model`."""
     paths = [path for path, _ in sublayers(model) if path]
-    counts = collections.Counter(path.rpartition("/")[2] for path in paths if "/" in path)
-    # equal layers of several blocks are one pattern
-    names = {path: f"*/{path.rpartition('/')[2]}" for path in paths if "/" in path}
-    shown = [names[p] if p in names and counts[names[p][2:]] > 1 else p for p in paths]
-    listed = [*dict.fromkeys(shown)]
+    patterns = {path: f"*/{path.rpartition('/')[2]}" for path in paths if "/" in path}
+    counts = collections.Counter(patterns.values())
+    # layers of one name in several blocks are listed as one pattern
+    listed = [*dict.fromkeys(patterns[p] if counts[patterns.get(p, "")] > 1 else p for p in paths)]
     text = pattern if isinstance(pattern, str) else str(pattern)
     return (
         f"{model._where}: no layer matches {text!r}.{suggest(text.strip('*'), [*listed, *paths])} Its "

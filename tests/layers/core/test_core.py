@@ -164,6 +164,8 @@ def test_lambda_checks_a_declared_shape():
     assert layers.Lambda(jnp.tanh, (3,))(x).shape == (2, 3)
     with pytest.raises(ValueError, match=r"output_shape.*\(2, 3\)"):
         layers.Lambda(jnp.tanh, (4,))(x)
+    with pytest.raises(ValueError, match="output_shape: expected a tuple of sizes"):
+        layers.Lambda(jnp.tanh, lambda shape: "ab")(x)
 
 
 @pytest.mark.parametrize(

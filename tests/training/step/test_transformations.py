@@ -190,7 +190,7 @@ def test_typed_keys_of_a_state_are_saved_and_are_those_of_each_member(tmp_path):
 
 
 def _reference(optimizer, steps, arguments):
-    """Returns the weights after steps of an own loop over batches of four rows."""
+    """Returns the weights after steps of a plain loop over batches of four rows."""
 
     def step(weights, state, batch):
         def loss_fn(weights):

@@ -105,7 +105,7 @@ _SILENT = frozenset(
         "seed_generator",
         "vocabulary_size",
         "has_input_vocabulary",
-        # both ways of masking of tf.keras differ only in rows without any kept entry
+        # the two masking rules of tf.keras differ only in rows without any kept entry
         "robust_masking",
         "softmax_robust_masking",
     ]

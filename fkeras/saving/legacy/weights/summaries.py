@@ -1,7 +1,7 @@
 """Boundaries of `Discretization` in HDF5 files of tf.keras.
 
-tf.keras stores the summary of the data that `adapt` read, a weight, from which the layer computes its
-boundaries when the file is opened. Here the boundaries are part of the configuration.
+tf.keras stores a summary of the data from `adapt` as a weight, and computes the boundaries from the
+summary when the file is opened. Here the boundaries are part of the configuration.
 """
 
 from __future__ import annotations

@@ -170,8 +170,8 @@ def file_layers(store: Store, model: Network | None = None) -> dict[str, tuple[s
     """Returns `(group, paths of arrays)` of each layer of a file with arrays, by layer name.
 
     Args:
-        model: a model whose configuration has the boundaries of its adapted layers: the result
-            omits the summaries of these layers.
+        model: a model whose configuration has the boundaries of adapted layers; the result omits the
+            summaries of these layers.
     """
     group = group_of(store)
     origin = origin_of(store, group)

@@ -107,7 +107,7 @@ class Writer:
         self._by_content: dict[Any, str] = {}
         self._sizes: dict[str, Value] = {}
         self._expanded: dict[int, tuple[Value, Value]] = {}
-        # the tensor and axis from which each unknown size is read, and its factor there
+        # for each unknown size: a tensor and its axis whose size is a multiple, and the factor
         self._words: dict[str, tuple[Value, int, int]] = {}
 
     # -- names --------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ def _mode(eq: Equation) -> str:
 
 
 def _inside(eq: Equation, indices: Operand, axes: list[int], shape: tuple) -> Any:
-    """Indices moved inside of the array."""
+    """Returns the indices, clipped to the array."""
     w = eq.writer
     if isinstance(indices, np.ndarray) and all(isinstance(shape[a], int) for a in axes):
         return np.clip(indices, 0, [shape[a] - 1 for a in axes])
@@ -47,7 +47,7 @@ def _gather(eq: Equation) -> Any:
     if not whole:
         raise eq.error("reads windows at computed places.", "Read single elements: jnp.take.")
     given = w.cast(indices, "int64")
-    # also where the program promises valid indices, as `x[i]` does: ONNX counts -1 from the end
+    # also for indices that the program promises to be valid, as in `x[i]`: ONNX counts -1 from the end
     places = _inside(eq, given, axes, shape)
     # the axes of indices that are no coordinates, batch axes first
     loose = [a for a in range(len(indices.shape) - 1) if a not in index_batch]
@@ -176,7 +176,7 @@ def _scatter(reduction: str) -> Emit:
 
 
 def _writes(program: Any, reduction: str) -> bool:
-    """Whether the elements become the sums with the updates ("add"), or the updates ("none")."""
+    """Returns whether the program adds the updates ("add"), or replaces elements by updates ("none")."""
     if program is None:
         return reduction == "none"
     names = [equation.primitive.name for equation in program.eqns]

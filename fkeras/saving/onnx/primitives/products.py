@@ -53,10 +53,10 @@ def _dot(eq: Equation) -> Any:
 
 
 def _check_precision(eq: Equation) -> None:
-    """Raises for an algorithm, whose roundings ONNX cannot promise; other precisions are minima."""
+    """Rejects an algorithm, whose rounding ONNX cannot promise; other precisions are lower bounds."""
     precision = eq.params["precision"]
     if isinstance(precision, jax.lax.DotAlgorithm | jax.lax.DotAlgorithmPreset):
-        raise eq.error(f"has precision={precision}.", "Leave the choice of an algorithm away.")
+        raise eq.error(f"has precision={precision}.", "Leave out the algorithm.")
 
 
 def _convolution(eq: Equation) -> Any:

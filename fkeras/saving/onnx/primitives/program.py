@@ -167,7 +167,7 @@ def _ordered(x: np.ndarray, order: Any) -> np.ndarray:
 
 
 def _converted(x: np.ndarray, dtype: Any) -> Any:
-    # integers have no NaN and a range, in which JAX clips
+    # from floats to integers JAX clips to the range and converts NaN to 0
     exact = not is_float(x.dtype) or is_float(dtype)
     return x if exact else jax.lax.convert_element_type(jax.numpy.asarray(x), dtype)
 

@@ -15,8 +15,8 @@ Emit: TypeAlias = Callable[["Equation"], Any]
 #: emits the nodes of a nested program: `(program, operands) -> results`
 Run: TypeAlias = Callable[[Any, list[Operand]], list[Operand]]
 
-# parameters that change no number: places of arrays, promises about indices, hints for compilers, and
-# accuracies, since ONNX's floats round in one way only
+# parameters that change no result: shardings, promises about indices, hints for compilers, and accuracies,
+# since ONNX has no choice of rounding
 _WITHOUT_EFFECT = frozenset(
     {
         *("sharding", "out_sharding", "indices_are_sorted", "unique_indices", "is_stable"),
@@ -31,8 +31,8 @@ class Rule:
 
     Attributes:
         emit: emits the nodes and returns the results.
-        params: the names of the parameters whose values `emit` computes or rejects, or that shape
-            and dtype of the results contain. Other parameters must be absent, None or False.
+        params: names of the parameters that `emit` reads or rejects, or that follow from shape and
+            dtype of the results. Other parameters must be absent, None or False.
     """
 
     emit: Emit
@@ -44,7 +44,7 @@ class Rule:
         return {
             name: value
             for name, value in params.items()
-            # None and False are JAX's values of features that are not used
+            # None and False turn a feature of JAX off
             if name not in known and value is not None and value is not False
         }
 
