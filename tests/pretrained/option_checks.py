@@ -66,7 +66,7 @@ def computed(folder, model_type, mapping, tensors):
     arrays = {name: weights(name, shape) for name, shape in tensors.items()}
     safetensors.numpy.save_file(arrays, folder / "model.safetensors", {"format": "pt"})
     # the first of two biases of logits, which transformers does not use
-    unused = [name.replace(".decoder.bias", ".bias") for name in tensors if "decoder.bias" in name]
+    unused = [name.replace(".decoder.", ".") for name in tensors if name.endswith(".decoder.bias")]
     model = fk.pretrained.load(folder, dtype="float32", ignore=unused).model
     arguments = inputs(model_type, mapping)
     out = model(arguments[0] if len(arguments) == 1 else list(arguments))
