@@ -36,6 +36,8 @@ def inputs(model_type, mapping):
         return (_waves(1, 12, 12, mapping.get("num_channels", 3)),)
     if model_type in ("clip", "siglip"):
         ids = np.r_[ids[0, :25], 66, 5, 2, 3, 4].astype("int32")[None]
+        if model_type == "siglip":  # texts of one length
+            ids = np.resize(ids, (1, mapping["text_config"]["max_position_embeddings"]))
         return _waves(1, 12, 12, mapping["vision_config"].get("num_channels", 3)), ids
     if model_type == "whisper":
         return _waves(1, 2 * mapping["max_source_positions"], mapping["num_mel_bins"]), ids
