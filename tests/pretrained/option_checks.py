@@ -36,6 +36,8 @@ def inputs(model_type, mapping):
         return (_waves(1, 12, 12, mapping.get("num_channels", 3)),)
     if model_type in ("clip", "siglip"):
         ids = np.r_[ids[0, :25], 66, 5, 2, 3, 4].astype("int32")[None]
+        if model_type == "siglip":  # texts of one length
+            ids = np.resize(ids, (1, mapping["text_config"]["max_position_embeddings"]))
         return _waves(1, 12, 12, mapping["vision_config"].get("num_channels", 3)), ids
     if model_type == "whisper":
         return _waves(1, 2 * mapping["max_source_positions"], mapping["num_mel_bins"]), ids
@@ -66,7 +68,7 @@ def computed(folder, model_type, mapping, tensors):
     arrays = {name: weights(name, shape) for name, shape in tensors.items()}
     safetensors.numpy.save_file(arrays, folder / "model.safetensors", {"format": "pt"})
     # the first of two biases of logits, which transformers does not use
-    unused = [name.replace(".decoder.bias", ".bias") for name in tensors if "decoder.bias" in name]
+    unused = [name.replace(".decoder.", ".") for name in tensors if name.endswith(".decoder.bias")]
     model = fk.pretrained.load(folder, dtype="float32", ignore=unused).model
     arguments = inputs(model_type, mapping)
     out = model(arguments[0] if len(arguments) == 1 else list(arguments))

@@ -33,7 +33,8 @@ def flat(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """
     result = {key: value for key, value in mapping.items() if key != "rope_parameters"}
     # transformers reads `rope_scaling` before `rope_parameters`
-    given = mapping.get("rope_scaling") or mapping.get("rope_parameters")
+    name = "rope_scaling" if mapping.get("rope_scaling") else "rope_parameters"
+    given = mapping.get(name)
     if not isinstance(given, Mapping):
         return {**result, "rope_scaling": given} if given else result
     scaling = dict(given)
@@ -44,7 +45,7 @@ def flat(mapping: Mapping[str, Any]) -> dict[str, Any]:
     kind = scaling.pop("rope_type", None) or scaling.get("type", "default")
     if scaling and kind == "default" and not {"rope_type", "type"} & set(given):
         raise ValueError(
-            f"rope_scaling: expected the key 'rope_type', received {str(scaling)[:80]}. Correct "
+            f"{name}: expected the key 'rope_type', received {str(scaling)[:80]}. Correct "
             "config.json."
         )
     scaling.pop("type", None)

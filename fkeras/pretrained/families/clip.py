@@ -51,7 +51,26 @@ _TOWER: Reasons = FrozenDict(
 )
 
 
-class ClipTextConfig(Config):
+class _TextConfig(Config):
+    """Fields of both text encoders."""
+
+    vocab_size: Integer = option(default=49408, convert=positive)
+    hidden_size: Integer = option(default=512, convert=positive)
+    intermediate_size: Integer = option(default=2048, convert=positive)
+    num_hidden_layers: Integer = option(default=12, convert=count)
+    num_attention_heads: Integer = option(default=8, convert=positive)
+    max_position_embeddings: Integer = option(default=77, convert=positive)
+    hidden_act: str = option(default="quick_gelu", convert=activation_name)
+    layer_norm_eps: Real = option(default=1e-5, convert=epsilon)
+
+    neutral: ClassVar[Reasons] = _TOWER
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_heads(self, "num_attention_heads", "hidden_size")
+
+
+class ClipTextConfig(_TextConfig):
     """Configuration of CLIP's text encoder, the key `text_config` of `config.json`.
 
     Args:
@@ -64,28 +83,13 @@ class ClipTextConfig(Config):
         'quick_gelu'
     """
 
-    vocab_size: Integer = option(default=49408, convert=positive)
-    hidden_size: Integer = option(default=512, convert=positive)
-    intermediate_size: Integer = option(default=2048, convert=positive)
-    num_hidden_layers: Integer = option(default=12, convert=count)
-    num_attention_heads: Integer = option(default=8, convert=positive)
-    max_position_embeddings: Integer = option(default=77, convert=positive)
-    hidden_act: str = option(default="quick_gelu", convert=activation_name)
-    layer_norm_eps: Real = option(default=1e-5, convert=epsilon)
     eos_token_id: Integer = option(default=49407, convert=token_id)
 
-    neutral: ClassVar[Reasons] = _TOWER
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_heads(self, "num_attention_heads", "hidden_size")
-
-
-class SiglipTextConfig(ClipTextConfig):
+class SiglipTextConfig(_TextConfig):
     """Configuration of SigLIP's text encoder, the key `text_config` of `config.json`.
 
     Args:
-        eos_token_id: no effect: the last token is pooled.
         projection_size: size of the text embedding; None for `hidden_size`.
 
     Example:
@@ -208,7 +212,7 @@ class SiglipConfig(_TwoEncoders):
     vision_config: SiglipVisionConfig = option(default=None, convert=_nested(SiglipVisionConfig))
 
 
-def _text(config: ClipTextConfig, ids: Tensor, positions: Tensor, mask: Mask | None) -> Tensor:
+def _text(config: _TextConfig, ids: Tensor, positions: Tensor, mask: Mask | None) -> Tensor:
     """Returns the hidden states of a text encoder."""
     width = config.hidden_size
     embedding = layers.Embedding(config.vocab_size, width, name="embedding")
@@ -218,9 +222,7 @@ def _text(config: ClipTextConfig, ids: Tensor, positions: Tensor, mask: Mask | N
     return norm(x, config.layer_norm_eps, "norm")
 
 
-def _blocks(
-    config: ClipTextConfig | ClipVisionConfig, x: Tensor, mask: Mask | None = None
-) -> Tensor:
+def _blocks(config: _TextConfig | ClipVisionConfig, x: Tensor, mask: Mask | None = None) -> Tensor:
     return pre_norm_blocks(
         x,
         config.num_hidden_layers,
@@ -298,7 +300,7 @@ def _with_head(config: SiglipVisionConfig) -> SiglipVisionConfig:
     return dataclasses.replace(config, parts=("head",))
 
 
-def _text_rows(config: ClipTextConfig) -> tuple[Row, ...]:
+def _text_rows(config: _TextConfig) -> tuple[Row, ...]:
     p = "text_model."
     n = config.num_attention_heads, config.hidden_size // config.num_attention_heads
     return (

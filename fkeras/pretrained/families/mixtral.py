@@ -147,6 +147,14 @@ class MixtralConfig(LlamaConfig):
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
         mapping = dict(super().canonical(mapping))
+        experts = [mapping[n] for n in ("num_experts", "num_local_experts") if n in mapping]
+        # transformers ignores the second name in models of type "qwen2_moe"
+        if len({*map(str, experts)}) == 2 and mapping.get("model_type") != "qwen2_moe":
+            raise ValueError(
+                "MixtralConfig: num_local_experts: expected the value of num_experts, "
+                f"{str(experts[0])[:80]}, received {str(experts[1])[:80]}. Remove one of the two keys from "
+                "config.json."
+            )
         for theirs, ours in (("num_experts", "num_local_experts"), ("qkv_bias", "attention_bias")):
             if theirs in mapping:
                 mapping[ours] = mapping.pop(theirs)

@@ -5,7 +5,8 @@ The model returns a dictionary, like BERT: "hidden", and "logits", "classes" or 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from fkeras import layers
@@ -232,6 +233,15 @@ def names(config: ModernBertConfig) -> tuple[Row, ...]:
     return tuple(rows)
 
 
+def _adapted(config: ModernBertConfig, tensors: Collection[str]) -> ModernBertConfig:
+    config = with_parts(config, tensors)
+    # tied logits without a bias have no tensors of their own
+    is_bare = config.tie_word_embeddings and not (config.decoder_bias or config.parts)
+    if is_bare and any(name.endswith("head.dense.weight") for name in tensors):
+        return dataclasses.replace(config, parts=("masked",))
+    return config
+
+
 MODERNBERT = Family(
     classes={
         "modernbert": tuple(
@@ -260,6 +270,6 @@ MODERNBERT = Family(
         model_type="modernbert",
     ),
     prefix="model.",
-    adapted=with_parts,
+    adapted=_adapted,
     files=(POOLING, MODULES),
 )

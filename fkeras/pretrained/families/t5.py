@@ -70,14 +70,28 @@ class T5Config(Config):
     scale_decoder_outputs: bool | None = option(default=None, convert=_optional_boolean)
 
     neutral: ClassVar[Reasons] = FrozenDict(
-        {
-            "copies of parts of `feed_forward_proj`": ("dense_act_fn", "is_gated_act"),
-            "the sequence length of pretraining": ("n_positions",),
-        }
+        {"the sequence length of pretraining": ("n_positions",)}
+    )
+    aliases: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {"dense_act_fn": ("feed_forward_proj",), "is_gated_act": ("feed_forward_proj",)}
     )
 
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+        projection = str(mapping.get("feed_forward_proj", "relu"))
+        gated, _, name = projection.rpartition("-")
+        expected = {
+            "is_encoder_decoder": True,
+            # copies of parts of `feed_forward_proj`
+            "is_gated_act": gated == "gated",
+            "dense_act_fn": "gelu_new" if projection == "gated-gelu" else name,
+        }
+        for key, value in expected.items():
+            if mapping.get(key, value) != value:
+                raise ValueError(
+                    f"T5Config: {key}: expected {value} beside feed_forward_proj={projection[:80]!r}, "
+                    f"received {str(mapping[key])[:80]!r}. Correct config.json."
+                )
         # transformers 5 writes that the embeddings are tied for all models, and does not scale the
         # outputs of those with a head of their own
         if mapping.get("scale_decoder_outputs") is False:

@@ -154,6 +154,10 @@ def test_the_tiny_configuration_builds():
         ({"mlp_only_layers": [1.5]}, "mlp_only_layers"),
         ({"mlp_only_layers": 3}, "mlp_only_layers"),
         ({"n_group": 4}, "unknown key 'n_group'"),
+        (
+            {"num_experts": 4, "num_local_experts": 3},
+            "expected the value of num_experts, 4, received 3",
+        ),
     ],
 )
 def test_a_wrong_configuration_is_rejected(mapping, message):

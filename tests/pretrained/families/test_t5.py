@@ -1,5 +1,7 @@
 """T5 and its version 1.1 against transformers, and their configuration."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -80,6 +82,15 @@ def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     checks.is_written_back(name, tmp_path)
 
 
+def test_copies_of_the_activation_are_written_only_while_they_hold():
+    copies = {"is_gated_act": True, "dense_act_fn": "gelu_new"}
+    mapping = {"model_type": "t5", "feed_forward_proj": "gated-gelu", **copies}
+    config = T5Config.read(mapping)
+    assert config.write() == mapping
+    changed = dataclasses.replace(config, feed_forward_proj="relu")
+    assert changed.write() == {"model_type": "t5", "feed_forward_proj": "relu"}
+
+
 def test_the_head_follows_the_versions_of_the_keys():
     old = T5Config.read({"model_type": "t5", "tie_word_embeddings": False})
     assert (old.tie_word_embeddings, old.scales_outputs) == (False, False)
@@ -149,6 +160,9 @@ def test_the_tiny_configuration_builds():
         ({"scale_decoder_outputs": 0.5}, "scale_decoder_outputs"),
         ({"num_decoder_layers": 0}, "num_decoder_layers"),
         ({"is_decoder": True}, "unknown key 'is_decoder'"),
+        ({"is_encoder_decoder": False}, "is_encoder_decoder: expected True"),
+        ({"is_gated_act": True}, "is_gated_act: expected False .*'relu', received 'True'"),
+        ({"feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu"}, "dense_act_fn: .*gelu_new"),
     ],
 )
 def test_a_wrong_configuration_is_rejected(mapping, message):
