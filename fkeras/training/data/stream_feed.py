@@ -125,8 +125,10 @@ class Batches:
     def check_length(self) -> None:
         """Rejects more steps of an evaluation than the source has batches."""
         name, steps = self.steps_name, self.steps or 0
+        if self.training or self.once:  # the hint of an iterator is an estimate
+            return
         length = operator.length_hint(self.source, steps)  # `steps` for a source without length
-        if not self.training and length < steps:
+        if length < steps:
             raise ValueError(
                 f"Trainer.{self.what}: expected {name} up to {length}, the length of the source, "
                 f"received {steps}. Reduce {name}, or pass a longer source."

@@ -143,9 +143,11 @@ def test_an_iterator_has_one_validation():
         assert caught.value.run is RUN  # before the first step
 
 
-@pytest.mark.parametrize("source", [batches, Indexed, lambda: Loader(batches())])
+@pytest.mark.parametrize(
+    "source", [batches, Indexed, lambda: Loader(batches()), lambda: iter(batches())]
+)
 def test_an_evaluation_has_at_most_one_pass(source):
-    known = not isinstance(source(), Loader)
+    known = hasattr(source(), "__len__")
     told = "up to 6, the length of the source, received 7" if known else "7 batches, but .* after 6"
     for call, name in (
         (lambda: TRAINER.evaluate(RUN, source(), steps=7, verbose=0), "steps"),
@@ -156,6 +158,22 @@ def test_an_evaluation_has_at_most_one_pass(source):
     ):
         with pytest.raises(ValueError, match=rf"{told}. Reduce {name}, or"):
             call()
+
+
+def test_the_length_hint_of_an_iterator_is_an_estimate():
+    class Estimated:
+        iterator = iter(batches())
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return next(self.iterator)
+
+        def __length_hint__(self):
+            return 1
+
+    assert len(TRAINER.predict(RUN, Estimated(), steps=6)) == 44
 
 
 def test_class_weights_count_in_batches_too():
