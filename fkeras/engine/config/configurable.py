@@ -6,12 +6,13 @@ constructor's arguments, equality and hash, and the keys of `get_config`.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import inspect
 import types
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -41,6 +42,8 @@ from fkeras.engine.migration_hints.declarations import (
 from fkeras.engine.migration_hints.keras_objects import check_no_keras_in
 from fkeras.engine.values.annotations import Field
 from fkeras.engine.values.frozen import freeze_value, short_array
+
+T = TypeVar("T")
 
 _CONVERT = "fkeras.convert"
 # immutable types, which need no freezing; most fields hold one of them
@@ -380,6 +383,22 @@ class Configurable(DeclaresFields):
     ) -> Self:
         """Creates an instance from the data that `get_config` returned."""
         return from_configuration(cls, config, custom_objects)
+
+
+def with_fields(value: T, fields: Mapping[str, Any]) -> T:
+    """Returns a copy with other values in some fields, without conversion, checks and hash.
+
+    The constructor would convert the values, which tracers do not allow.
+
+    Example:
+        >>> import fkeras as fk
+        >>> with_fields(fk.losses.Huber(2.0), {"delta": 3.0}).delta
+        3.0
+    """
+    copied = copy.copy(value)
+    for name, field in fields.items():
+        object.__setattr__(copied, name, field)
+    return copied
 
 
 def describe(

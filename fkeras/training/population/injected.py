@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -11,20 +10,10 @@ import jax.numpy as jnp
 import optax
 
 from fkeras.engine import option
+from fkeras.engine.config.configurable import with_fields
 from fkeras.optimizers import BaseOptimizer
 
 T = TypeVar("T")
-
-
-def with_fields(value: T, fields: Mapping[str, Any]) -> T:
-    """Returns a copy with traced values in some fields; the copy has no hash.
-
-    The constructor would convert the values, which tracers do not allow.
-    """
-    copied = copy.copy(value)
-    for name, field in fields.items():
-        object.__setattr__(copied, name, field)
-    return copied
 
 
 def with_placeholders(value: T, names: Iterable[str]) -> T:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from fkeras.training.population.injected import with_fields
+from fkeras.engine.config.configurable import with_fields
 from fkeras.training.step import objective, outputs, step
 from fkeras.training.step.form import StepForm
 from fkeras.training.step.objective_call import evaluation_key
