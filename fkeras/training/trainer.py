@@ -140,7 +140,9 @@ class Trainer(Configurable):
         optimizer: Keras's name of an optimizer, a value of `fk.optimizers`, or an optax
             transformation, which may read the loss of the batch (`optax.lbfgs`).
         loss: Keras's name of a loss, a value of `fk.losses` or a function of targets and
-            predictions; for several outputs a list or a dictionary by output name.
+            predictions; for several outputs a list or a dictionary by output name. If the model ends
+            in the softmax or sigmoid of the class's cross-entropy, the loss is computed from the
+            logits: the same number, without the clip of probabilities to 1e-7.
         metrics: names or values of `fk.metrics`; for several outputs a dictionary by output name.
         loss_weights: the factor of each output's loss.
         weighted_metrics: metrics that apply the sample weights.

@@ -396,6 +396,22 @@ class Configurable(DeclaresFields):
         return from_configuration(cls, config, custom_objects)
 
 
+def with_fields(value: T, fields: Mapping[str, Any]) -> T:
+    """Returns a copy with other values in some fields, without conversion, checks and hash.
+
+    The constructor would convert the values, which tracers do not allow.
+
+    Example:
+        >>> import fkeras as fk
+        >>> with_fields(fk.losses.Huber(2.0), {"delta": 3.0}).delta
+        3.0
+    """
+    copied = copy.copy(value)
+    for name, field in fields.items():
+        object.__setattr__(copied, name, field)
+    return copied
+
+
 def describe(
     obj: Any,
     omitted: Collection[str] = (),

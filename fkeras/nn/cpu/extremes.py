@@ -11,7 +11,8 @@ import jax
 import jax.custom_batching
 import jax.numpy as jnp
 
-from fkeras.nn.cpu.forms import Form, Spec, compute
+from fkeras.nn.cpu.forms import Form, Spec, compute, has_typed_axes
+from fkeras.nn.numerics.axes import canonical_axes
 from fkeras.nn.numerics.dtypes import wide_dtype
 
 
@@ -22,7 +23,7 @@ def largest(x: jax.Array, axis: Any = None, keepdims: bool = False) -> jax.Array
     with different rounding, once to count these elements and once to select them. Then the shares
     of the gradient do not add up to 1; without an equal element the gradient is 0 / 0. This
     function counts and selects on one array in memory. Equal elements share the gradient; if the
-    maximum is NaN, so is the gradient.
+    maximum is NaN, so is the gradient. Only programs for CPUs have conditionals.
 
     Args:
         axis: axis, axes, or None for all axes.
@@ -34,8 +35,7 @@ def largest(x: jax.Array, axis: Any = None, keepdims: bool = False) -> jax.Array
     """
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return jnp.max(x, axis=axis, keepdims=keepdims)
-    axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
-    axes = tuple(sorted(a % x.ndim for a in axes))
+    axes = canonical_axes(axis, x.ndim)
     y = _largest(x, axes)
     return y if keepdims else jnp.squeeze(y, axes)
 
@@ -64,9 +64,15 @@ def _largest(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
 @_largest.defjvp
 def _largest_jvp(axes: tuple[int, ...], primals: tuple, tangents: tuple) -> Any:
     (x,), (tangent,) = primals, tangents
+    # compilers for accelerators keep the operands of a barrier in memory
+    x = jax.lax.optimization_barrier(x)
     y = _largest(x, axes)
-    constants = jax.lax.stop_gradient((x, y))
-    return y, compute(_Tangent(axes), *constants, tangent)
+    operands = (*jax.lax.stop_gradient((x, y)), tangent)
+    form = _Tangent(axes)
+    if has_typed_axes(*operands):
+        choice = jax.lax.platform_dependent(*operands, cpu=form.fast, default=form.default)
+        return y, choice
+    return y, compute(form, *operands)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,11 +87,14 @@ class _Tangent(Form):
     linear: ClassVar[tuple[int, ...]] = (2,)
 
     def default(self, x: jax.Array, y: jax.Array, tangent: jax.Array) -> jax.Array:
+        # a maximum of NaN has no equal element: the quotient is NaN
+        equal = (x == y).astype(wide_dtype(x.dtype))
+        total = jnp.sum(tangent.astype(equal.dtype) * equal, axis=self.axes, keepdims=True)
+        return (total / jnp.sum(equal, axis=self.axes, keepdims=True)).astype(x.dtype)
+
+    def fast(self, x: jax.Array, y: jax.Array, tangent: jax.Array) -> jax.Array:
         shares = _distribute(self.axes)(x, y, jnp.ones_like(y))
         return jnp.sum(tangent * shares, axis=self.axes, keepdims=True)
-
-    def fast(self, *operands: jax.Array) -> jax.Array:
-        return self.default(*operands)
 
     def gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
         return _distribute(self.axes)(*operands)
@@ -99,8 +108,8 @@ def _distribute(axes: tuple[int, ...]) -> Callable[..., jax.Array]:
 
     @jax.custom_batching.custom_vmap
     def distribute(x: jax.Array, y: jax.Array, gradient: jax.Array) -> jax.Array:
-        # XLA keeps the operands of a conditional in memory; on CPUs, XLA removes an
-        # optimization_barrier before the fusion that computes an operand twice
+        # XLA keeps the operands of a conditional in memory; the compiler for CPUs removes a
+        # barrier before the fusion that computes an operand twice
         return jax.lax.cond(jnp.any(jnp.isnan(y)), with_nan, without_nan, x, y, gradient)
 
     def without_nan(x: jax.Array, y: jax.Array, gradient: jax.Array) -> jax.Array:

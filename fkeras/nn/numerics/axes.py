@@ -37,6 +37,26 @@ def spatial_axes(ndim: int, data_format: str) -> tuple[int, ...]:
     return tuple(range(1, ndim - 1) if data_format == "channels_last" else range(2, ndim))
 
 
+def canonical_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+    """Returns axes as sorted numbers from 0; None stands for all axes.
+
+    Raises:
+        ValueError: for an axis that the array lacks, or has twice.
+
+    Example:
+        >>> canonical_axes((-1, 0), 3)
+        (0, 2)
+    """
+    axes = range(ndim) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+    positions = sorted(a % ndim for a in axes if -ndim <= a < ndim)
+    if len(set(positions)) != len(axes):
+        raise ValueError(
+            f"expected axes of an array with {ndim} axes, each once, received {axis}. Use axes from "
+            f"{-ndim} to {ndim - 1}."
+        )
+    return tuple(positions)
+
+
 def channel_axis(data_format: str) -> int:
     """Returns the channel axis: -1, or 1 with "channels_first"."""
     return -1 if data_format == "channels_last" else 1

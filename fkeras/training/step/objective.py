@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -20,6 +20,7 @@ from fkeras.training.data.features import Features
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective_call
+from fkeras.training.step.logits import with_logits
 from fkeras.training.step.outputs import (
     Head,
     by_output,
@@ -136,11 +137,12 @@ def compute(
     if trainer.objective is None:
         x, y, weights = batch_parts.unpack(trainer, batch)
         x = without_removed(all_heads, x, weights)
+        model, all_heads, last = with_logits(model, all_heads)
         inputs: Any = {}
         if isinstance(x, Features):
             x, inputs = x.values, {} if x.masks is None else {"mask": x.masks}
         out = model.apply(x, state=state, training=training, key=key, **inputs)
-        loss, sums = measure(all_heads, out, y, weights, valid)
+        loss, sums = measure(all_heads, out, y, weights, valid, last)
         return loss, out.updates, sums
     loss, updates, metrics = objective_call.call_objective(
         trainer.objective, model, state, batch, key, training
@@ -168,6 +170,7 @@ def measure(
     targets: object,
     weights: object,
     valid: jax.Array | None,
+    last: tuple[Callable | None, ...] = (),
 ) -> tuple[jax.Array, dict[str, Any]]:
     """Returns `(loss, sums)`: the loss of a batch, and the sums of its losses and metrics.
 
@@ -176,6 +179,8 @@ def measure(
         weights: a weight for each sample (or each element of the loss), or None; or one entry for
             each output.
         valid: mask of the real rows, or None if all are real.
+        last: for each output, None or the activation that makes probabilities for the metrics of the
+            logits in `out`; see `with_logits`.
     """
     names = [head.name for head in all_heads]
     predictions = jax.tree.leaves(out.value) if len(names) > 1 else [_only(out.value)]
@@ -188,8 +193,9 @@ def measure(
     sums: dict[str, Any] = {}
     metric_names, logs_output_losses = named_metrics(all_heads), _several(all_heads)
     weights_by_output = each_weight(weights, names)
-    rows = zip(all_heads, y_true, predictions, weights_by_output, masks, strict=True)
-    for head, y, y_pred, weight, mask in rows:
+    last = last or (None,) * len(names)
+    rows = zip(all_heads, y_true, predictions, weights_by_output, masks, last, strict=True)
+    for head, y, y_pred, weight, mask, activation in rows:
         metric_mask = _both(mask, valid)
         if head.loss is not None:
             numerator, denominator = head.loss.total(y, y_pred, weight, mask, valid)
@@ -201,6 +207,8 @@ def measure(
             total = total + head.weight * loss.astype("float32")
             if logs_output_losses:
                 sums[f"{head.name}_loss"] = _mean_state(loss, size)
+        if activation is not None:
+            y_pred = activation(y_pred)
         for metric, metric_weight in [
             *((m, None) for m in head.metrics),
             *((m, weight) for m in head.weighted_metrics),

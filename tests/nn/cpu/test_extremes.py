@@ -1,5 +1,7 @@
 """Gradients of maxima and minima if a compiler computes the operand twice with different rounding."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers, ops
 from fkeras.losses import categorical_hinge
+from fkeras.nn.cpu.extremes import _Tangent
 
 SHAPE = (4, 4, 3)
 FUNCTIONS = {
@@ -108,3 +111,34 @@ def test_a_mean_of_bfloat16_maxima_trains(key):
     assert gradient.dtype == jnp.bfloat16
     assert np.isfinite(gradient.astype("float32")).all()
     assert fk.ops.max(x).dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_form_for_accelerators_shares_the_gradient_without_conditionals(dtype):
+    x = jnp.array([[1, 3, 3], [2, 2, 2], [5, 0, -np.inf], [1, np.nan, 2]], dtype)
+    tangent = jnp.array([[1, 2, 3], [3, 6, 9], [4, 5, 6], [1, 1, 1]], dtype)
+    y = jnp.max(x, axis=1, keepdims=True)
+    form = _Tangent((1,))
+    for compute in (form.default, form.fast):
+        linear = functools.partial(compute, x, y)
+        # NumPy compares no NaN of bfloat16
+        np.testing.assert_array_equal(
+            linear(tangent).ravel().astype("float32"), [2.5, 6, 4, np.nan]
+        )
+        (gradient,) = jax.linear_transpose(linear, x)(jnp.full((4, 1), 6, dtype))
+        expected = [[0, 3, 3], [2, 2, 2], [6, 0, 0], [np.nan] * 3]
+        np.testing.assert_array_equal(gradient.astype("float32"), expected)
+        assert gradient.dtype == dtype
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_programs_for_accelerators_have_no_conditional(name):
+    def loss(x):
+        return jnp.sum(jnp.square(FUNCTIONS[name](jnp.tanh(x))))
+
+    traced = jax.jit(jax.vmap(jax.grad(loss))).trace(jnp.zeros((2, *SHAPE)))
+    for platform in ("tpu", "cuda"):
+        text = traced.lower(lowering_platforms=(platform,)).as_text()
+        assert "stablehlo.case" not in text and "stablehlo.if" not in text
+        assert text.count("= stablehlo.") < 100
+    assert "stablehlo.case" in traced.lower(lowering_platforms=("cpu",)).as_text()
