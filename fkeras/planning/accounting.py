@@ -28,6 +28,7 @@ class Row(NamedTuple):
     activations: int
     flops: float
     communication: int
+    cycles: int
 
 
 class Part(NamedTuple):
@@ -59,6 +60,7 @@ def call_rows(
     activations: Iterable[Part],
     flops: Iterable[Part],
     communication: Iterable[Part],
+    cycles: Iterable[Part],
 ) -> list[Row]:
     """Returns a row for each call, and for the loss and the update of the weights.
 
@@ -78,9 +80,11 @@ def call_rows(
         owners = (getattr(key, "key", None) for key in reversed(path))
         owner = next((name for name in owners if name in weight_sizes), None)
         optimizer[UPDATE if owner is None else calls.of_path(owner)] += size
-    held, received = _integers(calls, activations, names), _integers(calls, communication, names)
+    held, received, times = (
+        _integers(calls, parts, names) for parts in (activations, communication, cycles)
+    )
     operations = _shares(calls, flops, names)
-    if not operations[BETWEEN] and not held[BETWEEN]:
+    if not operations[BETWEEN] and not held[BETWEEN] and not times[BETWEEN]:
         names.remove(BETWEEN)
     return [
         Row(
@@ -92,6 +96,7 @@ def call_rows(
             held[name],
             operations[name],
             received[name],
+            times[name],
         )
         for name in names
     ]

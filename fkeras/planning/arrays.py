@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from fkeras.planning.scopes import Instruction
 
-_ARRAY = re.compile(r"\b([a-z]+)(\d*)\w*\[([\d,]*)\]")
+_ARRAY = re.compile(r"\b([a-z]+)(\d*)\w*\[([\d,]*)\](?:\{([^}]*)\})?")
+# layouts of TPUs: the axes from the innermost, the sizes of tiles, and a memory beside the device's own
+_TILES = re.compile(r"([\d,]*):T\(([\d,]+)\)")
+_MEMORY = re.compile(r"S\([1-9]")
+_CHANNEL = re.compile(r"channel_id=(\d+)")
+_BRANCHES = re.compile(
+    r"(?:branch_computations=\{([^}]*)\}|(?:true|false)_computation=(%[\w.\-]+))"
+)
 _INDEX = re.compile(r"index=(\d+)")
 # instructions whose results have the memory of their operands
 _VIEWS = frozenset({"bitcast", "get-tuple-element", "tuple", "opt-barrier"})
 _IN_PLACE = frozenset({"while", "dynamic-update-slice", "scatter"})
 _OUTSIDE = frozenset({"parameter", "constant"})
+_RUNS = frozenset({"while", "call", "async-start"})
+_KERNEL = 'custom_call_target="tpu_custom_call"'
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 
 
@@ -39,14 +49,37 @@ def array_bytes(shape: str) -> list[int]:
         >>> array_bytes("(f32[2,3]{1,0}, /*index=1*/bf16[4], pred[5], s32[])")
         [24, 8, 5, 4]
     """
+    return [
+        _bytes(dtype, digits, map(int, filter(None, dims.split(","))))
+        for dtype, digits, dims, _ in _ARRAY.findall(shape)
+    ]
+
+
+def memory_bytes(shape: str) -> list[int]:
+    """Returns the bytes that each array of a shape takes in the device's memory.
+
+    On TPUs, arrays consist of tiles, and an array in another memory, such as that of the core, takes nothing.
+
+    Example:
+        >>> memory_bytes("(f32[64,3]{0,1:T(8,128)}, f32[64,3]{0,1:T(8,128)S(1)}, f32[64,3]{1,0})")
+        [4096, 0, 768]
+    """
     sizes = []
-    for dtype, digits, dims in _ARRAY.findall(shape):
-        # a boolean takes a byte, a token of an effect nothing
-        bits = int(digits) if digits else 8 * (dtype == "pred")
-        for size in filter(None, dims.split(",")):
-            bits *= int(size)
-        sizes.append(-(-bits // 8))
+    for dtype, digits, dims, layout in _ARRAY.findall(shape):
+        lengths = [int(length) for length in filter(None, dims.split(","))]
+        tiles = _TILES.match(layout)
+        if tiles:
+            axes = [int(axis) for axis in filter(None, tiles[1].split(","))]
+            for axis, tile in zip(axes, reversed(tiles[2].split(",")), strict=False):
+                lengths[axis] = -(-lengths[axis] // int(tile)) * int(tile)
+        sizes.append(0 if _MEMORY.search(layout) else _bytes(dtype, digits, lengths))
     return sizes
+
+
+def _bytes(dtype: str, digits: str, lengths: Iterable[int]) -> int:
+    # a boolean takes a byte, a token of an effect nothing
+    bits = int(digits) if digits else 8 * (dtype == "pred")
+    return -(-bits * math.prod(lengths) // 8)
 
 
 def by_computation(program: Iterable[Instruction]) -> dict[str, list[Instruction]]:
@@ -57,22 +90,75 @@ def by_computation(program: Iterable[Instruction]) -> dict[str, list[Instruction
     return computations
 
 
-def received(computations: Mapping[str, list[Instruction]]) -> Iterator[tuple[str, int]]:
-    """Yields instructions, and the bytes that other devices send for them in a step.
+class Received(NamedTuple):
+    """An array that a collective operation returns to a device.
+
+    Attributes:
+        maker: the name of the instruction that the array belongs to.
+        size: bytes in a step, in which a loop repeats the operation.
+        kind: XLA's name of the operation, such as "all-reduce".
+        operation: the name of the operation, which may return several arrays.
+        times: how often the operation runs in a step.
+    """
+
+    maker: str
+    size: int
+    kind: str
+    operation: str
+    times: int
+
+
+def received(computations: Mapping[str, list[Instruction]]) -> Iterator[Received]:
+    """Yields the arrays that other devices send in a step.
 
     The compiler combines sums over devices. Each part belongs to the instruction that computes it.
     """
+    channels: set[str] = set()
 
-    def inside(computation: str, times: int) -> Iterator[tuple[str, int]]:
+    def inside(computation: str, times: int) -> Iterator[Received]:
         for each in computations.get(computation, ()):
-            if each.called and each.opcode != "fusion":
+            if each.called:
                 yield from inside(each.called, times * each.trips)
             # an asynchronous operation returns its arrays when the operation ends
-            if each.opcode.removesuffix("-done") in _COLLECTIVES:
-                sizes = array_bytes(each.shape)
-                makers = each.names if len(sizes) > 1 else [each.name]
-                for size, maker in zip(sizes, makers, strict=False):
-                    yield maker, size * times
+            kind = each.opcode.removesuffix("-done")
+            if kind not in _COLLECTIVES:
+                continue
+            # TPUs divide an asynchronous operation among the fusions that run at the same time
+            channel = _CHANNEL.search(each.text)
+            if channel and channel[1] in channels:
+                continue
+            if channel:
+                channels.add(channel[1])
+            sizes = array_bytes(each.shape)
+            makers = each.names if len(sizes) > 1 else [each.name]
+            for size, maker in zip(sizes, makers, strict=False):
+                yield Received(maker, size * times, kind, each.name, times)
+
+    return inside("", 1)
+
+
+def cycles(computations: Mapping[str, list[Instruction]]) -> list[tuple[str, int | None]]:
+    """Returns the instructions that the device runs in a step, and their cycles by the compiler's estimate.
+
+    The instructions of a loop's body count once for each step, and of a conditional the branch that takes
+    longest. None is the number of an operation whose cycles the compiler does not know.
+    """
+
+    def inside(computation: str, times: int) -> list[tuple[str, int | None]]:
+        found: list[tuple[str, int | None]] = []
+        for each in computations.get(computation, ()):
+            # a kernel in another language than XLA's has no estimate
+            if each.cycles is None or (not each.cycles and _KERNEL in each.text):
+                found.append((each.name, None))
+            elif each.cycles:
+                found.append((each.name, each.cycles * times))
+            if each.opcode in _RUNS:
+                found += inside(each.called, times * each.trips)
+            elif each.opcode == "conditional":
+                names = ",".join(map("".join, _BRANCHES.findall(each.text))).split(",")
+                branches = [inside(name.strip(" %"), times) for name in names if name]
+                found += max(branches, key=lambda parts: sum(n or 0 for _, n in parts), default=[])
+        return found
 
     return inside("", 1)
 
@@ -145,6 +231,8 @@ def _results(
     if each.opcode == "get-tuple-element" and operands:
         index, whole = int(_INDEX.findall(each.text)[-1]), operands[0]
         return [whole[index]] if index < len(whole) else whole
+    if each.opcode == "copy-done" and operands:
+        return operands[0][:1]
     root = each
     if each.opcode == "fusion":
         root = next(inner for inner in computations[each.called] if inner.is_root)
@@ -153,7 +241,9 @@ def _results(
     is_view = each.opcode in _VIEWS or root.opcode in _IN_PLACE or each.opcode.endswith("-done")
     if is_view or is_argument:
         return operands[0] if operands else [()]
-    sizes = array_bytes(each.shape)
+    sizes = memory_bytes(each.shape)
+    if each.opcode == "copy-start":  # the copy, the operand, and a semaphore
+        sizes = [sizes[0], 0, 0]
     return [
         # results of one instruction differ, whatever their sizes
         (Held(size, each.name if len(sizes) == 1 else f"{each.name} {place}", time),)

@@ -16,6 +16,8 @@ BETWEEN = "(between calls)"
 RUNTIME = "(runtime)"
 
 _NAMES = re.compile(r"[^()/]+")
+# an operation on an argument of the step has the argument as its name
+_WEIGHT = re.compile(r"run\.model\[\\?'(.*)")
 
 
 class Calls:
@@ -88,6 +90,9 @@ class Calls:
         return UPDATE
 
     def _find(self, scope: str) -> str:
+        weight = _WEIGHT.match(scope)
+        if weight:
+            return self.of_path(weight[1])
         layers, path, inside = self.model.layers, [], False
         for name in _NAMES.findall(scope):
             if not inside:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -14,7 +16,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib import xla_client
 
 from fkeras.engine.messages.errors import describe_value
+from fkeras.planning.devices import Slice, name_of, slice_of
 from fkeras.planning.request import Request
+from fkeras.training import Trainer
 from fkeras.training.step import sharding, step
 from fkeras.training.step.sharding_rules import batch_entry
 from fkeras.transforms.remat import backend_options
@@ -27,6 +31,10 @@ _LOW_EFFORT = MappingProxyType(
     {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 )
 
+# the compiler of TPUs rejects a program that needs more memory than the device has
+_NEEDED = re.compile(r"(?:HLO temporaries \(|Used )([\d.]+)([KMGT]?)(?:\)| of [\d.]+[KMGT]? hbm)")
+_FACTORS = MappingProxyType({"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40})
+
 _donating_step = jax.jit(step.train_logs, static_argnums=0, donate_argnums=1)
 
 
@@ -38,8 +46,9 @@ class CompiledStep(NamedTuple):
         arguments: bytes of the arguments.
         results: bytes of the results that do not take the memory of an argument.
         temporary: largest number of bytes of intermediate arrays.
-        text: the text of the program; "" for a backend that shows none.
+        text: the text of the program; "" for a backend that shows none, and for a rejected program.
         share: the part of the operations that one device computes.
+        rejected: whether the compiler rejected the program, which needs more memory than the device has.
     """
 
     jaxpr: Any
@@ -48,14 +57,15 @@ class CompiledStep(NamedTuple):
     temporary: int
     text: str
     share: float
+    rejected: bool = False
 
 
-def mesh_of(sizes: Mapping[str, int]) -> Mesh:
-    """Returns a mesh from its sizes by axis name: of simulated CPUs, if there are not enough devices.
+def check_sizes(sizes: Mapping[str, int]) -> int:
+    """Returns the number of devices of a mesh by its sizes.
 
     Raises:
         TypeError: for anything but a dictionary of names and numbers.
-        ValueError: for no axis, for sizes below 1, and for more devices than `MOST_DEVICES`.
+        ValueError: for no axis, and for sizes below 1.
     """
     expected = 'expected mesh as sizes by axis name, such as {"data": 2, "model": 8}'
     if not isinstance(sizes, Mapping) or not all(
@@ -66,15 +76,32 @@ def mesh_of(sizes: Mapping[str, int]) -> Mesh:
             " A mesh of devices belongs into Trainer(mesh=...)." if hasattr(sizes, "shape") else ""
         )
         raise TypeError(f"plan: {expected}, received {describe_value(sizes)}.{hint}")
-    count = math.prod(sizes.values())
     if not sizes or min(sizes.values()) < 1:
         raise ValueError(
             f"plan: {expected}, received {dict(sizes)}. Each axis has at least 1 device."
         )
+    return math.prod(sizes.values())
+
+
+def mesh_of(sizes: Mapping[str, int], chosen: Slice | None = None) -> Mesh:
+    """Returns a mesh from its sizes by axis name: of simulated CPUs, if there are not enough devices.
+
+    Args:
+        chosen: the described devices of the mesh.
+
+    Raises:
+        TypeError: for anything but a dictionary of names and numbers.
+        ValueError: for no axis, for sizes below 1, and for more devices than `MOST_DEVICES`.
+        ImportError: without the compiler of described devices.
+    """
+    count = check_sizes(sizes)
+    if chosen is not None:
+        # in the order in which the connections of the devices are shortest, as on the devices
+        return jax.make_mesh(tuple(sizes.values()), tuple(sizes), devices=chosen.devices())
     if count > max(MOST_DEVICES, jax.device_count()):
         raise ValueError(
-            f"plan: {expected}, received {dict(sizes)} with {count} devices. At most {MOST_DEVICES} "
-            "devices are simulated: use a smaller axis of the rows, and a batch that is as much smaller."
+            f"plan: received mesh={dict(sizes)} with {count} devices. At most {MOST_DEVICES} devices "
+            "are simulated: use a smaller axis of the rows, and a batch that is as much smaller."
         )
     devices = jax.devices() if count <= jax.device_count() else _simulated_devices()
     return Mesh(np.array(devices[:count]).reshape(*sizes.values()), tuple(sizes))
@@ -84,6 +111,25 @@ def mesh_of(sizes: Mapping[str, int]) -> Mesh:
 @functools.lru_cache(maxsize=1)
 def _simulated_devices() -> Sequence[Any]:
     return xla_client.make_cpu_client(num_devices=MOST_DEVICES).devices()
+
+
+def on_device(trainer: Trainer, device: str, sizes: Mapping[str, int] | None) -> Trainer:
+    """Returns a trainer with a mesh of devices that only their names describe.
+
+    Args:
+        device: a name such as "v5e:2x4".
+        sizes: sizes of the mesh by axis name; None for those of the trainer's mesh, or one axis "data".
+    """
+    if sizes is None and trainer.mesh is not None:
+        sizes = trainer.mesh.shape
+    chosen = slice_of(device, None if sizes is None else check_sizes(sizes))
+    mesh = mesh_of({"data": chosen.size} if sizes is None else sizes, chosen)
+    return dataclasses.replace(trainer, mesh=mesh)
+
+
+def device_of(mesh: Mesh | None) -> str:
+    """Returns the name in `CHIPS` of the devices of a mesh, or of the default device; "" if unknown."""
+    return name_of((jax.devices() if mesh is None else mesh.devices.flat)[0].device_kind)
 
 
 def platform_of(mesh: Mesh | None) -> str:
@@ -104,9 +150,16 @@ def compiled(asked: Request, donate: bool) -> CompiledStep:
     if platform == "cpu" and (donate or options):
         options.update(_LOW_EFFORT)
     function = _donating_step if donate else step.compiled_step
-    traced = function.trace(step.training_form(trainer), *_placed(asked))
+    arguments = _placed(asked)
+    traced = function.trace(step.training_form(trainer), *arguments)
     lowered = traced.lower()
-    program = lowered.compile(compiler_options=options or None)
+    try:
+        program = lowered.compile(compiler_options=options or None)
+    except jax.errors.JaxRuntimeError as error:
+        needed = _NEEDED.search(str(error))
+        if platform == "cpu" or not needed or "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        return _rejected(traced.jaxpr.jaxpr, asked, arguments, donate, needed)
     memory = program.memory_analysis()
     if memory is None:
         raise RuntimeError(
@@ -119,14 +172,33 @@ def compiled(asked: Request, donate: bool) -> CompiledStep:
         memory.output_size_in_bytes - memory.alias_size_in_bytes,
         memory.temp_size_in_bytes,
         program.as_text() or "",
-        1.0 if asked.devices == 1 else _flops(program) / _flops(lowered),
+        _share(program, lowered, asked.devices),
     )
 
 
-def _flops(program: Any) -> float:
-    """Returns XLA's count of operations, in which a loop counts once."""
-    costs = program.cost_analysis() or {}
-    return costs.get("flops") or 1.0
+def _rejected(
+    jaxpr: Any, asked: Request, arguments: tuple[Any, Any], donate: bool, needed: re.Match
+) -> CompiledStep:
+    """Returns a step that the compiler rejects, with the memory of the compiler's report."""
+    run, batch = (sum(_shard_bytes(leaf) for leaf in jax.tree.leaves(tree)) for tree in arguments)
+    results = 0 if donate else run
+    rest = int(float(needed[1]) * _FACTORS[needed[2]]) - run - batch - results
+    return CompiledStep(jaxpr, run + batch, results, max(rest, 0), "", 1 / asked.devices, True)
+
+
+def _shard_bytes(leaf: Any) -> int:
+    """Returns the bytes of an array's part on one device."""
+    shape = leaf.shape if leaf.sharding is None else leaf.sharding.shard_shape(leaf.shape)
+    return math.prod(shape) * leaf.dtype.itemsize
+
+
+def _share(program: Any, lowered: Any, devices: int) -> float:
+    """Returns the part of the operations that one device computes, by XLA's counts of both programs."""
+    if devices == 1:
+        return 1.0
+    part, whole = ((each.cost_analysis() or {}).get("flops") for each in (program, lowered))
+    # without a device, JAX does not count the operations of a program before compilation
+    return part / whole if part and whole else 1 / devices
 
 
 def _placed(asked: Request) -> tuple[Any, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -14,12 +14,21 @@ from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.planning import tables
 from fkeras.planning.accounting import Part, call_rows, device_bytes
-from fkeras.planning.arrays import by_computation, largest, received
+from fkeras.planning.arrays import Received, by_computation, cycles, largest, received
 from fkeras.planning.attribution import BETWEEN, Calls
 from fkeras.planning.budget import budget_bytes, largest_rows
-from fkeras.planning.compiling import MOST_DEVICES, compiled, mesh_of, platform_of
+from fkeras.planning.compiling import (
+    MOST_DEVICES,
+    compiled,
+    device_of,
+    mesh_of,
+    on_device,
+    platform_of,
+)
+from fkeras.planning.devices import CHIPS, slices
+from fkeras.planning.estimate import Estimate, estimate
 from fkeras.planning.kernels import attention_kernels
-from fkeras.planning.request import Request, request
+from fkeras.planning.request import Request, check_rows, request
 from fkeras.planning.scopes import instructions, scopes
 from fkeras.training import Trainer
 from fkeras.training.step.sharding_rules import FSDP, whole_key_heads
@@ -39,6 +48,7 @@ class CallPlan:
         activations: bytes of the call's intermediate arrays at the moment of the largest memory.
         flops: floating-point operations, forward and backward.
         communication: bytes that a device receives from other devices.
+        cycles: cycles of the operations that the compiler of TPUs expects; 0 for other devices.
 
     Example:
         >>> import jax, fkeras as fk
@@ -58,6 +68,7 @@ class CallPlan:
     activations: int = 0
     flops: float = 0.0
     communication: int = 0
+    cycles: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +97,15 @@ class Plan:
         communication: bytes of the arrays that collective operations (all-reduce, all-gather) return to
             a device in a step.
         devices: number of devices.
+        device: the name of the device, such as "v5e"; "" for CPUs and for unknown devices.
+        device_memory: bytes of the memory of this device; 0 if unknown.
+        rejected: whether the compiler rejected the step, which needs more memory than the device has.
+            Then the plan has the memory of the compiler's report, and neither cycles nor communication.
+        cycles: cycles of all operations of a step that the compiler of TPUs expects; None for other
+            devices. Waiting for other devices and for the host does not count.
+        without_cycles: names of the calls with operations whose cycles the compiler does not know.
+        collectives: for each kind of collective operations, such as "all-reduce", the number of
+            operations in a step, and the bytes that they return to a device.
         unknown: primitives without a rule for their operations, which count as nothing; "while" stands
             for a loop of unknown length, which counts once.
         whole_key_heads: paths of weights that every device holds whole, since the mesh cannot split
@@ -120,6 +140,12 @@ class Plan:
     transcendentals: float
     communication: int
     devices: int
+    device: str
+    device_memory: int
+    rejected: bool
+    cycles: int | None
+    without_cycles: tuple[str, ...]
+    collectives: tuple[tuple[str, int, int], ...]
     unknown: frozenset[str]
     whole_key_heads: tuple[str, ...]
     donate: bool
@@ -131,19 +157,48 @@ class Plan:
         """Largest number of bytes that the step needs at the same time."""
         return self.arguments + self.results + self.activations
 
-    def fit_into(self, budget: str | int) -> Advice:
+    @property
+    def fits(self) -> bool | None:
+        """Whether the device has the memory of the step; None if the device's memory is unknown."""
+        if not self.device_memory:
+            return None
+        return not self.rejected and self.peak <= self.device_memory
+
+    @property
+    def seconds(self) -> float | None:
+        """Time of a step from `cycles`; None without cycles, or for a device without a documented clock."""
+        return None if self.cycles is None or not self._clock else self.cycles / self._clock
+
+    @property
+    def _clock(self) -> float:
+        return CHIPS[self.device].clock if self.device else 0.0
+
+    @property
+    def estimate(self) -> Estimate:
+        """The expected time of each call, as a table and as a picture.
+
+        Raises:
+            ValueError: for a plan without cycles.
+        """
+        return estimate(self, self._request.run.model, self._clock)
+
+    def fit_into(self, budget: str | int | None = None, *, device: str | None = None) -> Advice:
         """Returns batch sizes, rematerialization and devices with which the step fits into a budget.
 
         If the batch of the plan does not fit into one device with any `remat`, the advice also has plans for
-        2, 4, 8, ... devices that split rows and weights (`sharding="fsdp"`). If the machine has fewer devices,
+        2, 4, 8, ... devices that split rows and weights (`sharding="fsdp"`), for devices with a name those
+        that Google rents, such as 4, 8, 16, ... 256 v5e. If the machine has fewer devices without a name,
         these plans are for simulated CPUs. Each candidate needs the compilation of three to five steps.
 
         Args:
-            budget: bytes of each device, as a number or as a text such as "16GB" or "80 GiB".
+            budget: bytes of each device, as a number or as a text such as "16GB" or "80 GiB"; by default
+                the memory of the device.
+            device: plan for this device, as in `fk.plan`.
 
         Raises:
-            TypeError: for a budget that is neither a number nor a text.
-            ValueError: for a budget that is not positive, or has an unknown unit.
+            TypeError: for a budget that is neither a number nor a text; without budget and device.
+            ValueError: for a budget that is not positive, or has an unknown unit; for an unknown device.
+            ImportError: without the compiler of the device.
 
         Example:
             >>> import jax, fkeras as fk
@@ -153,22 +208,40 @@ class Plan:
             >>> advice.best.remat, advice.best.rows >= 32
             (None, True)
         """
-        limit = budget_bytes(budget)
         asked = self._request
+        if device is not None:
+            asked = asked._replace(trainer=on_device(asked.trainer, device, None))
+            check_rows(asked)
+            return _planned(asked, self.donate).fit_into(budget)
+        if budget is None and not self.device_memory:
+            raise TypeError(
+                'fit_into: expected a budget or a device. Write plan.fit_into("16GB") or '
+                'plan.fit_into(device="v5e").'
+            )
+        limit = self.device_memory if budget is None else budget_bytes(budget)
         remats = [self.remat, *(each for each in (None, "dots", "full") if each != self.remat)]
         candidates = [_candidate(self, asked, remat, limit) for remat in remats]
         candidates.sort(key=lambda each: each.flops_per_row)
-        count = 1
-        while asked.trainer.mesh is None and count < MOST_DEVICES:
+        for count, mesh in self._larger_meshes():
             if any(each.rows >= self.rows for each in candidates):
                 break
-            count *= 2
             if not asked.has_open_rows and self.rows % count:
                 break
-            split = dataclasses.replace(asked.trainer, mesh=mesh_of({"data": count}), sharding=FSDP)
+            split = dataclasses.replace(asked.trainer, mesh=mesh(), sharding=FSDP)
             more = asked._replace(trainer=split)
             candidates.append(_candidate(self, more, self.remat, limit))
         return Advice(limit, self.rows, tuple(candidates))
+
+    def _larger_meshes(self) -> Iterator[tuple[int, Callable[[], Any]]]:
+        """Yields numbers of devices, and functions that return their mesh, for a plan of one device."""
+        mesh = self._request.trainer.mesh
+        if mesh is not None and (mesh.size > 1 or not self.device):
+            return
+        powers = [2**exponent for exponent in range(1, MOST_DEVICES.bit_length())]
+        named = [each for each in slices(self.device) if each.size > 1] if self.device else []
+        for chosen in named or [None] * len(powers):
+            count = powers.pop(0) if chosen is None else chosen.size
+            yield count, functools.partial(mesh_of, {"data": count}, chosen)
 
     def __str__(self) -> str:
         return tables.plan_text(self)
@@ -253,6 +326,7 @@ def plan(
     *,
     donate: bool = True,
     mesh: Mapping[str, int] | None = None,
+    device: str | None = None,
 ) -> Plan:
     """Computes the memory and the operations of a training step, without arrays.
 
@@ -268,6 +342,12 @@ def plan(
         mesh: sizes of the axes of a mesh by name, such as `{"data": 2, "model": 8}`, in place of the
             trainer's mesh: a plan for devices that the machine does not have, of which up to 64 are
             simulated.
+        device: plan for this device, which the machine need not have, by the device's own compiler: a TPU
+            "v2", "v3", "v4", "v5e", "v5p", "v6e" or "tpu7x", one chip as on Colab or a slice such as
+            "v5e:2x4" (`pip install "fkeras[tpu]"`); or a GPU "t4", "l4", "a100", "h100" or "h200", also
+            several as "h100:8" (`pip install "jax[cuda12-local]"`). A slice shares the rows over a mesh
+            axis "data", unless the trainer or `mesh` has other axes. With a mesh, the name of a chip
+            alone means the slice of the mesh's size.
 
     Returns:
         A `Plan`: bytes and FLOPs by call and in total. `print(plan)` shows a table, and notebooks
@@ -276,7 +356,8 @@ def plan(
     Raises:
         TypeError: for an argument of another type.
         ValueError: for a batch without rows or with unknown sizes, a mesh without devices or with more
-            than 64, and weights or rows that the mesh cannot share.
+            than 64, weights or rows that the mesh cannot share, and an unknown device.
+        ImportError: without the compiler of the device.
         FKerasError: for a model with unknown inputs.
         RuntimeError: for a backend that reports no memory of compiled programs.
 
@@ -291,7 +372,9 @@ def plan(
     """
     if not isinstance(donate, bool):
         raise TypeError(f"plan: expected donate as True or False, received {donate!r}.")
-    if mesh is not None:
+    if device is not None and isinstance(trainer, Trainer):
+        trainer = on_device(trainer, device, mesh)
+    elif mesh is not None:
         devices = mesh_of(mesh)
         if isinstance(trainer, Trainer):
             trainer = dataclasses.replace(trainer, mesh=devices)
@@ -313,7 +396,9 @@ def _plan(trainer: Trainer, structure: Any, specs: tuple, donate: bool) -> Plan:
     program = instructions(step.text)
     stacks, computations = scopes(program), by_computation(program)
     held = [Part(stacks.get(name, ""), size) for name, size in largest(computations)]
-    moved = [Part(stacks.get(name, ""), size) for name, size in received(computations)]
+    arrived = list(received(computations))
+    moved = [Part(stacks.get(each.maker, ""), each.size) for each in arrived]
+    times = [(stacks.get(name, ""), number) for name, number in cycles(computations)]
     parts = [(scope, costs * step.share) for scope, costs in costs_by_scope(step.jaxpr)]
     costs, calls = sum((costs for _, costs in parts), Costs()), Calls(asked.executed_model())
     rows = call_rows(
@@ -322,7 +407,9 @@ def _plan(trainer: Trainer, structure: Any, specs: tuple, donate: bool) -> Plan:
         _scaled(held, step.temporary),
         [Part(scope, costs.flops) for scope, costs in parts],
         moved,
+        [Part(scope, number or 0) for scope, number in times],
     )
+    device = device_of(trainer.mesh)
     skeleton = skeleton_of(asked.run.model)
     flags = zip(skeleton.trainable, leaves_of(sizes.model), strict=True)
     return Plan(
@@ -342,11 +429,34 @@ def _plan(trainer: Trainer, structure: Any, specs: tuple, donate: bool) -> Plan:
         transcendentals=costs.transcendentals,
         communication=sum(int(size) for _, size in moved),
         devices=asked.devices,
+        device=device,
+        device_memory=CHIPS[device].memory if device else 0,
+        rejected=step.rejected,
+        cycles=sum(number or 0 for _, number in times) if times else None,
+        without_cycles=tuple(
+            dict.fromkeys(
+                name for scope, number in times if number is None for name in calls.owners(scope)
+            )
+        ),
+        collectives=_by_kind(arrived),
         unknown=costs.unknown,
         whole_key_heads=whole_key_heads(trainer.mesh, trainer.sharding, asked.run.model),
         donate=donate,
         kernels=tuple(attention_kernels(asked.run.model, platform_of(trainer.mesh))),
         _request=asked,
+    )
+
+
+def _by_kind(arrays: list[Received]) -> tuple[tuple[str, int, int], ...]:
+    """Returns for each kind of collective operations the number of operations, and the bytes."""
+    operations = {each.operation: each for each in arrays}
+    return tuple(
+        (
+            kind,
+            sum(each.times for each in operations.values() if each.kind == kind),
+            sum(each.size for each in arrays if each.kind == kind),
+        )
+        for kind in sorted({each.kind for each in arrays})
     )
 
 
@@ -371,6 +481,11 @@ def _candidate(plan: Plan, asked: Request, remat: Any, limit: int) -> Candidate:
     parts = asked.parts
     start = -(-plan.rows // parts) * parts
     is_open = asked.has_open_rows
-    rows = largest_rows(lambda rows: planned(rows).peak, start, limit, is_open, parts)
+
+    def peak(rows: int) -> int:
+        one = planned(rows)
+        return max(one.peak, limit + 1) if one.rejected else one.peak
+
+    rows = largest_rows(peak, start, limit, is_open, parts)
     shown = planned(rows or (parts if is_open else plan.rows))
     return Candidate(remat, shown.devices, asked.trainer.sharding, rows, shown)

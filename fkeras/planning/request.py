@@ -61,7 +61,9 @@ class Request(NamedTuple):
 
     def executed_model(self) -> Any:
         """Returns the model with its repeated blocks as the step computes them."""
-        return with_depth(device_part(self.run.model), self.trainer.depth, self.trainer.remat)
+        trainer = self.trainer
+        model = device_part(self.run.model)
+        return with_depth(model, trainer.depth, trainer.remat, mesh=trainer.mesh)
 
     @property
     def devices(self) -> int:
@@ -98,7 +100,7 @@ def request(model: Any, batch: Any, trainer: Any) -> Request:
         batch = (texts.numbers(getattr(model, "model", model), x, "plan: x"), *others)
     shapes = jax.tree.map(_shape, batch)
     made = Request(trainer, _run(model, trainer, shapes), shapes)
-    _check_rows(made)
+    check_rows(made)
     return made
 
 
@@ -142,7 +144,8 @@ def _run(model: Any, trainer: Trainer, batch: Any) -> TrainState:
     return jax.eval_shape(lambda model, key: plain.init(model, key, batch=batch), shapes, key)
 
 
-def _check_rows(made: Request) -> None:
+def check_rows(made: Request) -> None:
+    """Raises a `ValueError` for a batch without rows, and for rows or weights that a mesh cannot share."""
     leaves = [leaf for leaf in jax.tree.leaves(made.batch) if leaf.shape]
     if not leaves or not leaves[0].shape[0]:
         raise ValueError(

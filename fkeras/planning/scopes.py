@@ -13,6 +13,11 @@ _OP_NAME = re.compile(r'op_name="([^"]*)"')
 _CALLED = re.compile(r"(?:calls|to_apply|body)=%?([\w.\-]+)")
 _OPERANDS = re.compile(r"%([\w.\-]+)")
 _TRIPS = re.compile(r'known_trip_count":\{"n":"(\d+)"')
+_CONDITION = re.compile(r"condition=%?([\w.\-]+)")
+_LIMIT = re.compile(r"constant\((\d+)\)")
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+# a larger number is the compiler's mark of an unknown number
+_MOST_CYCLES = 10**12
 _ASYNCHRONOUS = re.compile(r" (?:dot|convolution)\(|kind=kCustom|custom-call\(")
 
 
@@ -30,6 +35,8 @@ class Instruction(NamedTuple):
         called: the computation that the instruction runs, or "".
         stack: the name stack, or "".
         trips: for a loop, the number of steps; 1 if unknown.
+        cycles: the compiler's estimate of the cycles of the operation; 0 for an operation without an
+            estimate, None for an unknown number.
     """
 
     computation: str
@@ -42,6 +49,7 @@ class Instruction(NamedTuple):
     called: str
     stack: str
     trips: int
+    cycles: int | None
 
 
 def instructions(program: str) -> list[Instruction]:
@@ -68,6 +76,7 @@ def instructions(program: str) -> list[Instruction]:
         place = opcode.start() if opcode else start.end()
         text = line[place:].partition("metadata=")[0]
         op_name, called, trips = _OP_NAME.search(line), _CALLED.search(line), _TRIPS.search(line)
+        cycles = _CYCLES.search(line)
         read.append(
             Instruction(
                 computation,
@@ -80,10 +89,36 @@ def instructions(program: str) -> list[Instruction]:
                 called[1] if called else "",
                 # the last part is the primitive, which may have the name of a layer
                 op_name[1].rpartition("/")[0] if op_name else "",
-                int(trips[1]) if trips else 1,
+                int(trips[1]) if trips else 0,
+                _known(int(cycles[1])) if cycles else 0,
             )
         )
-    return read
+    limits = _limits(read)
+    return [each if each.trips else each._replace(trips=_trips(each, limits)) for each in read]
+
+
+def _known(cycles: int) -> int | None:
+    return cycles if cycles < _MOST_CYCLES else None
+
+
+def _limits(program: Iterable[Instruction]) -> dict[str, list[int]]:
+    """Returns the integers that each computation compares with, if its result is `number < integer`."""
+    constants: dict[str, list[int]] = {}
+    ends: dict[str, list[int]] = {}
+    for each in program:
+        if each.opcode == "constant" and each.shape.startswith(("s32[]", "u32[]")):
+            constants.setdefault(each.computation, []).extend(map(int, _LIMIT.findall(each.text)))
+        if each.is_root and each.opcode == "compare" and "direction=LT" in each.text:
+            ends[each.computation] = constants.get(each.computation, [])
+    return ends
+
+
+def _trips(loop: Instruction, limits: dict[str, list[int]]) -> int:
+    """Returns the number of steps of a loop whose number the text does not state, as on TPUs."""
+    condition = _CONDITION.search(loop.text)
+    # JAX's loops of known length count from 0
+    numbers = limits.get(condition[1], []) if condition else []
+    return numbers[0] if len(numbers) == 1 else 1
 
 
 def awaited(program: Iterable[Instruction]) -> dict[str, tuple[str, ...]]:

@@ -72,22 +72,27 @@ def _plan_rows(plan: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     rows = []
     for call in plan.calls:
         layer = f" ({call.layer})" if call.layer else ""
-        rows.append((call.name + layer, *_plan_numbers(call, plan.devices)))
-    rows.append(("total", *_plan_numbers(plan, plan.devices)))
-    return (headings if plan.devices == 1 else (*headings, "Communication")), rows
+        rows.append((call.name + layer, *_plan_numbers(call, plan)))
+    rows.append(("total", *_plan_numbers(plan, plan)))
+    if plan.devices > 1:
+        headings = (*headings, "Communication")
+    return (headings if plan.cycles is None else (*headings, "Cycles")), rows
 
 
-def _plan_numbers(part: Any, devices: int) -> tuple[str, ...]:
+def _plan_numbers(part: Any, plan: Any) -> tuple[str, ...]:
     sizes = (part.weights, part.state, part.optimizer, part.activations)
     texts = (*map(size_text, sizes), number_text(part.flops))
-    return texts if devices == 1 else (*texts, size_text(part.communication))
+    if plan.devices > 1:
+        texts = (*texts, size_text(part.communication))
+    return texts if plan.cycles is None else (*texts, number_text(part.cycles))
 
 
 def _plan_title(plan: Any) -> str:
     rows = f"{plan.rows} row{'s' if plan.rows != 1 else ''}"
     remat = "" if plan.remat is None else f", remat={_policy(plan.remat)}"
     devices = "" if plan.devices == 1 else f", one of {plan.devices} devices"
-    return f"Plan of a training step on {rows}{remat}, for the backend {plan.backend!r}{devices}"
+    target = f"device {plan.device!r}" if plan.device else f"backend {plan.backend!r}"
+    return f"Plan of a training step on {rows}{remat}, for the {target}{devices}"
 
 
 def _policy(remat: Any) -> str:
@@ -101,6 +106,13 @@ def _plan_totals(plan: Any) -> list[str]:
         f"Gradients: {size_text(plan.gradients)}   FLOPs: {number_text(plan.flops)}   "
         f"transcendental functions: {number_text(plan.transcendentals)}",
     ]
+    if plan.device:
+        fits = "The step fits" if plan.fits else "The step does not fit"
+        totals.insert(1, f"{fits} into the {size_text(plan.device_memory)} of a {plan.device}.")
+    totals += _time_totals(plan)
+    if plan.collectives:
+        parts = (f"{n} {kind} ({size_text(size)})" for kind, n, size in plan.collectives)
+        totals.append(f"Collective operations: {', '.join(parts)}")
     totals += [
         f"One loop: {len(blocks)} blocks of {len(blocks[0])} call{'s' if len(blocks[0]) > 1 else ''}, "
         f"{blocks[0][0]} … {blocks[-1][-1]}"
@@ -122,6 +134,24 @@ def _plan_totals(plan: Any) -> list[str]:
     return totals
 
 
+def _time_totals(plan: Any) -> list[str]:
+    """Returns lines about the expected time of a plan or an estimate."""
+    if plan.cycles is None:
+        known = plan.backend in ("cpu", "tpu") or plan.rejected
+        return [] if known else ["Time: the compiler of GPUs states no cycles."]
+    seconds = "" if plan.seconds is None else f"{time_text(plan.seconds)} = "
+    totals = [f"Expected time of the operations: {seconds}{number_text(plan.cycles)} cycles"]
+    most = sorted(plan.calls, key=lambda call: -call.cycles)[:3]
+    if plan.cycles:
+        parts = (f"{call.name} {call.cycles / plan.cycles:.0%}" for call in most if call.cycles)
+        totals[0] += f", most in {', '.join(parts)}"
+    if plan.without_cycles:
+        paths, count = plan.without_cycles, len(plan.without_cycles)
+        more = f", and {count - 4} more" if count > 4 else ""
+        totals.append(f"Operations of unknown time in: {', '.join(paths[:4])}{more}")
+    return totals
+
+
 def plan_text(plan: Any) -> str:
     """Returns a plan as text."""
     headings, rows = _plan_rows(plan)
@@ -136,9 +166,16 @@ def plan_html(plan: Any) -> str:
 
 
 _ADVICE = ("remat", "Devices", "Largest batch", "Peak memory", "FLOPs for each row")
+_CYCLES = "Cycles for each row"
+
+
+def _advice_headings(advice: Any) -> tuple[str, ...]:
+    known = any(each.plan.cycles is not None for each in advice.candidates)
+    return (*_ADVICE, _CYCLES) if known else _ADVICE
 
 
 def _advice_rows(advice: Any) -> list[tuple[str, ...]]:
+    shown = len(_advice_headings(advice))
     return [
         (
             "None" if each.remat is None else _policy(each.remat),
@@ -146,7 +183,8 @@ def _advice_rows(advice: Any) -> list[tuple[str, ...]]:
             str(each.rows) if each.rows else "none fits",
             size_text(each.plan.peak),
             number_text(each.flops_per_row),
-        )
+            "" if each.plan.cycles is None else number_text(each.plan.cycles / each.plan.rows),
+        )[:shown]
         for each in advice.candidates
     ]
 
@@ -170,7 +208,7 @@ def _advice_totals(advice: Any) -> list[str]:
 
 def advice_text(advice: Any) -> str:
     """Returns the candidates of `fit_into` as text."""
-    lines = text_table(_ADVICE, _advice_rows(advice), {1, 2, 3, 4})
+    lines = text_table(_advice_headings(advice), _advice_rows(advice), {1, 2, 3, 4, 5})
     title = f"Batches that fit into {size_text(advice.budget)}"
     return "\n".join([title, *lines, *_advice_totals(advice)])
 
@@ -178,7 +216,45 @@ def advice_text(advice: Any) -> str:
 def advice_html(advice: Any) -> str:
     """Returns the candidates of `fit_into` as HTML."""
     title = f"Batches that fit into {size_text(advice.budget)}"
-    return html_page(title, _ADVICE, _advice_rows(advice), _advice_totals(advice))
+    return html_page(title, _advice_headings(advice), _advice_rows(advice), _advice_totals(advice))
+
+
+_ESTIMATE = ("Call (layer)", "Time", "Share", "Cycles", "FLOPs", "FLOPs / cycle")
+
+
+def _estimate_rows(estimate: Any) -> list[tuple[str, ...]]:
+    total = "total", "", estimate.cycles, sum(call.flops for call in estimate.calls)
+    calls = ((call.name, call.layer, call.cycles, call.flops) for call in estimate.calls)
+    return [
+        (
+            f"{name} ({layer})" if layer else name,
+            time_text(cycles / estimate.clock) if estimate.clock else "",
+            f"{cycles / (estimate.cycles or 1):.1%}",
+            number_text(cycles),
+            number_text(flops),
+            number_text(flops / cycles) if flops and cycles else "",
+        )
+        for name, layer, cycles, flops in (*calls, total)
+    ]
+
+
+def _estimate_title(estimate: Any) -> str:
+    rows = f"{estimate.rows} row{'s' if estimate.rows != 1 else ''}"
+    return f"Expected time of a training step on {rows}, by the compiler of a {estimate.device or 'TPU'}"
+
+
+def estimate_text(estimate: Any) -> str:
+    """Returns an estimate as text."""
+    lines = text_table(_ESTIMATE, _estimate_rows(estimate), range(1, len(_ESTIMATE)))
+    return "\n".join([_estimate_title(estimate), *lines, *_time_totals(estimate)])
+
+
+def estimate_html(estimate: Any) -> str:
+    """Returns an estimate as HTML, with the picture."""
+    rows, totals = _estimate_rows(estimate), _time_totals(estimate)
+    page = html_page(_estimate_title(estimate), _ESTIMATE, rows, totals)
+    picture = "" if estimate.picture is None else estimate.picture._repr_html_()
+    return f"{page}\n{picture}"
 
 
 _PROFILE = ("Call (layer)", "Time", "Share", "FLOPs", "FLOP/s", "Weights", "At the peak")

@@ -19,13 +19,13 @@ def _normal(name):
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-# the extras of services: CI installs neither package, since the tests replace the services
-SERVICES = ("wandb", "mlflow")
+# extras that CI does not install: the tests replace the services, and the compiler of TPUs is large
+APART = ("wandb", "mlflow", "tpu")
 
 
 def _declared():
     extras = PROJECT["optional-dependencies"]
-    groups = [PROJECT["dependencies"], *(extras[name] for name in extras if name not in SERVICES)]
+    groups = [PROJECT["dependencies"], *(extras[name] for name in extras if name not in APART)]
     for requirement in (r for group in groups for r in group if not r.startswith("fkeras[")):
         name, bound = requirement.split(">=")
         yield _normal(name), Version(bound)

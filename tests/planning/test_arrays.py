@@ -80,7 +80,7 @@ def test_arrays_of_a_loop_belong_to_the_instruction_that_computes_them():
 
 
 def test_loops_receive_arrays_in_each_step():
-    found = sorted(received(by_computation(instructions(PROGRAM))))
+    found = sorted((a.maker, a.size) for a in received(by_computation(instructions(PROGRAM))))
     assert found == [("a", 8), ("b", 16), ("done", 32), ("sum", 5 * 16)]
 
 

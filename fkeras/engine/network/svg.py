@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -14,7 +16,9 @@ from fkeras.engine.values.annotations import Network
 
 _CHARACTER, _LINE, _PADDING = 7.3, 15.0, 7.0
 # colors for light and dark pages
-_WEIGHTS, _INPUT = "#3b82f6", "#808080"
+_WEIGHTS, _INPUT, _SHARE = "#3b82f6", "#808080", "#ef4444"
+_FRAME = 'stroke-dasharray="4 3"'
+_NO_SHARES: Mapping[str, float] = MappingProxyType({})
 
 
 def to_svg(
@@ -24,6 +28,7 @@ def to_svg(
     nested: bool = True,
     details: Details | None = None,
     direction: str = "TB",
+    shares: Mapping[str, float] = _NO_SHARES,
 ) -> str:
     """Returns the graph as an SVG drawing, without another program.
 
@@ -36,6 +41,8 @@ def to_svg(
         nested: whether the layers of nested networks are drawn.
         details: what the boxes show; None for names, classes and `shapes`.
         direction: direction of the arrows: "TB" for top to bottom, "LR", "BT" or "RL".
+        shares: parts of a sum, such as times, by the path of the layer. A box shows its share as a
+            number and as a color, and a frame the sum of its boxes.
 
     Example:
         >>> import fkeras as fk
@@ -44,7 +51,8 @@ def to_svg(
         >>> text[:4], text.count("<rect"), text.count("<path")
         ('<svg', 2, 1)
     """
-    body, width, height = _drawing(network, details or Details(shapes), nested, direction)
+    drawer = _Drawer(details or Details(shapes), nested, direction, shares)
+    body, width, height = drawer.draw(network, "")
     label = html.escape(f"Graph of {network._where}", quote=True)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
@@ -53,47 +61,82 @@ def to_svg(
     )
 
 
-def _drawing(
-    network: Network, details: Details, nested: bool, direction: str
-) -> tuple[str, float, float]:
-    """Returns elements, width and height of the drawing of a network."""
-    graph: Any = network._require_graph("A picture")
-    # deepest layers first, as the data flow
-    levels = list(reversed(graph.layers_by_depth.values()))
-    ranks = {name: rank for rank, level in enumerate(levels) for name in level}
-    boxes, sizes = {}, {}
-    for name in ranks:
-        layer, lines = network.layers[name], box_lines(network, name, details)
-        inner = ("", 0.0, 0.0)
-        if nested and getattr(layer, "graph", None) is not None:
-            inner = _drawing(layer, details, nested, direction)
-        width = max([_CHARACTER * len(line) for line in lines]) + 2 * _PADDING
-        height = _LINE * len(lines) + 2 * _PADDING
-        boxes[name] = (layer, lines, inner)
-        sizes[name] = (max(width, inner[1]), height + inner[2])
-    layout = lay_out(sizes, ranks, dict.fromkeys(edges_of(graph)), direction)
-    parts = [f'<path d="{path}"/>' for path in layout.paths]
-    for name, (layer, lines, inner) in boxes.items():
-        parts.append(_box(layer, lines, inner, layout.places[name], sizes[name]))
-    return "".join(parts), layout.width, layout.height
+@dataclasses.dataclass(frozen=True)
+class _Drawer:
+    """The options of a drawing; the fields are arguments of `to_svg`."""
+
+    details: Details
+    nested: bool
+    direction: str
+    shares: Mapping[str, float]
+
+    def draw(self, network: Network, outer: str) -> tuple[str, float, float]:
+        """Returns elements, width and height of the drawing of a network.
+
+        Args:
+            outer: the path of the network, with "/" at its end.
+        """
+        graph: Any = network._require_graph("A picture")
+        # deepest layers first, as the data flow
+        levels = list(reversed(graph.layers_by_depth.values()))
+        ranks = {name: rank for rank, level in enumerate(levels) for name in level}
+        boxes, sizes = {}, {}
+        for name in ranks:
+            layer, lines = network.layers[name], list(box_lines(network, name, self.details))
+            share = self._share(f"{outer}{name}")
+            if share is not None:
+                lines.append(f"{share:.1%}")
+            inner = ("", 0.0, 0.0)
+            if self.nested and getattr(layer, "graph", None) is not None:
+                inner = self.draw(layer, f"{outer}{name}/")
+            width = max([_CHARACTER * len(line) for line in lines]) + 2 * _PADDING
+            height = _LINE * len(lines) + 2 * _PADDING
+            boxes[name] = (layer, lines, inner, share)
+            sizes[name] = (max(width, inner[1]), height + inner[2])
+        layout = lay_out(sizes, ranks, dict.fromkeys(edges_of(graph)), self.direction)
+        parts = [f'<path d="{path}"/>' for path in layout.paths]
+        for name, (layer, lines, inner, share) in boxes.items():
+            style = _style(layer, inner[0]) if share is None else self._shade(share, inner[0])
+            parts.append(_box(lines, inner, layout.places[name], sizes[name], style))
+        return "".join(parts), layout.width, layout.height
+
+    def _share(self, path: str) -> float | None:
+        """Returns the share of a layer and the layers inside of it; None without a share."""
+        inside = [
+            share
+            for name, share in self.shares.items()
+            if name == path or name.startswith(f"{path}/")
+        ]
+        return sum(inside) if inside else None
+
+    def _shade(self, share: float, inner: str) -> str:
+        if inner:
+            return _FRAME
+        return (
+            f'fill="{_SHARE}" fill-opacity="{0.7 * share / (max(self.shares.values()) or 1):.3f}"'
+        )
+
+
+def _style(layer: Any, inner: str) -> str:
+    if inner:
+        return _FRAME
+    if type(layer).__name__ == "InputLayer":
+        return f'fill="{_INPUT}" fill-opacity="0.2"'
+    if jax.tree.leaves(layer) or not layer.built:
+        return f'fill="{_WEIGHTS}" fill-opacity="0.15"'
+    return ""
 
 
 def _box(
-    layer: Any,
     lines: Sequence[str],
     inner: tuple[str, float, float],
     place: tuple[float, float],
     size: tuple[float, float],
+    style: str,
 ) -> str:
     (x, y), (width, height) = place, size
     left, top = x - width / 2, y - height / 2
-    style = 'rx="4"'
-    if inner[0]:
-        style += ' stroke-dasharray="4 3"'
-    elif type(layer).__name__ == "InputLayer":
-        style += f' fill="{_INPUT}" fill-opacity="0.2"'
-    elif jax.tree.leaves(layer) or not layer.built:
-        style += f' fill="{_WEIGHTS}" fill-opacity="0.15"'
+    style = f'rx="4" {style}'.rstrip()
     parts = [
         f'<rect x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" {style}/>'
     ]

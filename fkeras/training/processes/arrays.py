@@ -40,6 +40,9 @@ def put(array: Any, layout: Sharding) -> jax.Array:
         return jax.device_put(array, layout)
     if spread:
         return _moved(array, layout)
+    if isinstance(jax.lax.full((), 0, "int32"), Tracer):
+        # a constant of a trace, for whose devices the process may have no more than the compiler
+        return jax.device_put(array, layout)
     if is_key(array):
         data = put(jax.random.key_data(array), layout)
         return jax.random.wrap_key_data(data, impl=jax.random.key_impl(array))

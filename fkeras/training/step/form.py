@@ -38,10 +38,10 @@ class StepForm:
         if cut is not None:
             model = rest_of(require_network(model), cut)
         if self.training:
-            computed = with_depth(model, trainer.depth, trainer.remat)
+            computed = with_depth(model, trainer.depth, trainer.remat, mesh=trainer.mesh)
             computed = rematerialized(computed, trainer.remat)
         else:
-            computed = with_depth(model, trainer.depth, training=False)
+            computed = with_depth(model, trainer.depth, training=False, mesh=trainer.mesh)
         return with_output_layouts(trainer, computed, model)
 
     def batch(self, batch: Batch) -> Any:
