@@ -1,8 +1,8 @@
-"""The rows of `accelerators.py`: programs with fkeras and the same programs written by hand.
+"""The rows of `accelerators.py`: programs with fkeras, and the same programs by hand.
 
-A row computes one function from one set of weights. `small` makes the sizes of the check on the CPU,
-which compares values: of layers the score and all gradients, of training the loss after two steps of SGD,
-of `fk.generate` the tokens.
+Both sides of a row begin with the same weights and the same data. With `small`, the sizes are those of
+the check on the CPU, which compares values: of layers the score and all gradients, of training the loss
+after two steps of SGD, of `fk.generate` the tokens.
 """
 
 import dataclasses
@@ -10,39 +10,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import accelerator_by_hand as by_hand
 import jax
 import jax.numpy as jnp
+import networks
 import numpy as np
 import optax
-from accelerator_networks import (
-    convnet_of,
-    llama,
-    llama_step,
-    mlp_of,
-    transformer_of,
-    unet_of,
-    words_of,
-)
-from accelerator_sides import (
-    KEY,
-    LOGITS,
-    Row,
-    Side,
-    attend,
-    by_path,
-    cross_entropy,
-    dense,
-    integers,
-    layer_row,
-    mask_of,
-    normal,
-    optimizer_for,
-    our_forward,
-    sides,
-    stepping,
-    training,
-    with_trainer,
-)
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -50,250 +23,324 @@ import fkeras as fk
 from fkeras import layers
 from fkeras.training.step import blocks, sharding, step
 
-# rows that are neither a network's step nor a layer
+LOGITS = fk.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Side:
+    """One program.
+
+    Attributes:
+        function: the function to compile.
+        arguments: makes the arguments; traced for shapes alone.
+        donate: the arguments that the function may overwrite.
+        carries: whether the result is `(new first argument, loss)`.
+        specs: makes the shapes with layouts on several devices, or None.
+        seen: what the check compares of the result of a function that does not carry.
+    """
+
+    function: Callable
+    arguments: Callable[[], tuple]
+    donate: tuple = ()
+    carries: bool = False
+    specs: Callable[[], tuple] | None = None
+    seen: Callable = lambda result: result
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        ours: the program with fkeras.
+        by_hand: the programs by hand, by library.
+        tolerance: of the check, relative to the largest value; None: the sides compute other values.
+        trips: the number of steps of loops whose number the program does not state.
+    """
+
+    ours: Side
+    by_hand: dict[str, Side]
+    tolerance: float | None = 1e-4
+    trips: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A model, and shapes of its data.
+
+    Attributes:
+        model: the unbuilt model, which returns logits.
+        x: the shape of the inputs, or `(shape, number of ids)`.
+        y: the shape of the labels, and the number of classes.
+        small: whether these are the sizes of the check.
+        policy: the dtype policy of the layers.
+    """
+
+    model: Any
+    x: tuple
+    y: tuple
+    small: bool
+    policy: str = "float32"
+
+    @property
+    def tolerance(self):
+        return 1e-4 if self.policy == "float32" else 5e-2
+
+    @property
+    def optimizer(self):
+        # the loss after a step of SGD shows the gradient itself, that of Adam its sign
+        return optax.sgd(0.1) if self.small else optax.adam(1e-3)
+
+    def data(self):
+        x = integers(*self.x) if isinstance(self.x[0], tuple) else normal(self.x)
+        return x, integers(*self.y, 3)
+
+    def start(self):
+        """Returns a run, and the carry `(weights, state, slots)` of the program by hand."""
+        run = fk.Trainer(self.optimizer, LOGITS).init(self.model, jax.random.key(0))
+        weights, state = weights_of(run.model), {n: dict(s) for n, s in run.state.items()}
+        return run, (weights, state, self.optimizer.init(weights))
+
+    def forward(self, library, weights, state, x):
+        return by_hand.forward(self.model, weights, state, library, x)
+
+
+def normal(shape, dtype="float32", seed=1):
+    return jax.random.normal(jax.random.key(seed), shape, dtype)
+
+
+def integers(shape, limit, seed=2):
+    return jax.random.randint(jax.random.key(seed), shape, 0, limit)
+
+
+def weights_of(model):
+    return dict(fk.engine.trainable_weights(model))
+
+
+def in_libraries(make):
+    """Returns a side for each library: `make` of its name."""
+    return {library: make(library) for library in by_hand.LIBRARIES}
+
+
+# networks
+
+
+def mlp(small):
+    width = 16 if small else 512
+    x = h = fk.Input((width,))
+    for i in range(5):
+        h = layers.Dense(width, "relu" if i < 4 else None)(h)
+    return Network(fk.Model(x, h), (width, width), ((width,), width), small)
+
+
+def convnet(small, policy="float32"):
+    rows, size, width = (4, 8, 8) if small else (64, 32, 64)
+
+    def normalized(h, filters, strides=1, kernel=3):
+        conv = layers.Conv2D(filters, kernel, strides, padding="same", use_bias=False, dtype=policy)
+        return layers.BatchNormalization(dtype=policy)(conv(h))
+
+    relu = functools.partial(layers.Activation, "relu", dtype=policy)
+    inputs = fk.Input((size, size, 3))
+    h = relu()(normalized(inputs, width))
+    for filters, strides in ((width, 1), (2 * width, 2), (2 * width, 1)):
+        y = normalized(relu()(normalized(h, filters, strides)), filters)
+        short = h if strides == 1 else normalized(h, filters, strides, 1)
+        h = relu()(layers.Add(dtype=policy)([y, short]))
+    h = layers.GlobalAveragePooling2D(dtype=policy)(h)
+    model = fk.Model(inputs, layers.Dense(10, dtype=policy)(h))
+    return Network(model, (rows, size, size, 3), ((rows,), 10), small, policy)
+
+
+def block(x, width, heads, activation, policy):
+    """A transformer block, normalized first."""
+    options = {"dtype": policy}
+    h = layers.LayerNormalization(**options)(x)
+    h = layers.MultiHeadAttention(heads, width // heads, **options)(h, h)
+    x = layers.Add(**options)([x, h])
+    h = layers.LayerNormalization(**options)(x)
+    h = layers.Dense(4 * width, activation, **options)(h)
+    return layers.Add(**options)([x, layers.Dense(width, **options)(h)])
+
+
+def transformer(small, policy="float32", rows=4, time=512, blocks=2):
+    rows, time, width, heads = (8, 8, 16, 2) if small else (rows, time, 512, 8)
+    words = 64 if small else 1024
+    ids = fk.Input((time,), dtype="int32")
+    x = layers.Embedding(words, width, dtype=policy)(ids)
+    for _ in range(blocks):
+        x = block(x, width, heads, "relu", policy)
+    model = fk.Model(ids, layers.Dense(words, dtype=policy, name="logits")(x))
+    return Network(model, ((rows, time), words), ((rows, time), words), small, policy)
+
+
+def vit(small):
+    rows, time, width, heads = (2, 9, 16, 2) if small else (32, 196, 384, 6)
+    x = fk.Input((time, width))
+    h = layers.GlobalAveragePooling1D()(block(x, width, heads, "gelu", "float32"))
+    model = fk.Model(x, layers.Dense(10)(h))
+    return Network(model, (rows, time, width), ((rows,), 10), small)
+
+
+def unet(small):
+    rows = 1 if small else 8
+    return Network(networks.unet(), (rows, 64, 64, 3), ((rows, 64, 64), 4), small)
+
+
+def application(name, small):
+    rows, size = (2, 32) if small else (16, 64)
+    return Network(networks.application(name, size), (rows, size, size, 3), ((rows,), 10), small)
+
+
+def words(small):
+    rows, time, words, width = (4, 8, 50, 8) if small else (64, 128, 100_000, 128)
+    ids = fk.Input((time,), dtype="int32")
+    h = layers.GlobalAveragePooling1D()(layers.Embedding(words, width)(ids))
+    return Network(fk.Model(ids, layers.Dense(10)(h)), ((rows, time), words), ((rows,), 10), small)
+
+
+# training
+
+
+def cross_entropy(logits, y):
+    logits = logits.astype("float32")
+    return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+
+
+def stepping(optimizer, forward):
+    """Returns `(carry, x, y) -> (carry, loss)` for a forward `(weights, state, x) -> (logits, updates)`."""
+
+    def one(carry, x, y):
+        weights, state, slots = carry
+
+        def loss_fn(weights):
+            logits, updates = forward(weights, state, x)
+            return cross_entropy(logits, y), updates
+
+        (loss, updates), grads = jax.value_and_grad(loss_fn, has_aux=True)(weights)
+        deltas, slots = optimizer.update(grads, slots, weights)
+        return (optax.apply_updates(weights, deltas), state | updates, slots), loss
+
+    return one
+
+
+def steps_by_hand(net):
+    def side(library):
+        function = stepping(net.optimizer, functools.partial(net.forward, library))
+        return Side(function, lambda: (net.start()[1], *net.data()), (0,), True)
+
+    return in_libraries(side)
+
+
+def our_forward(model, state, x):
+    out = model.apply(x, state=state, training=True)
+    return out.value, out.updates
+
+
+def training(net):
+    """A custom training step: the model is an argument of `jax.jit`."""
+
+    def arguments():
+        run = net.start()[0]
+        return ((run.model, run.state, net.optimizer.init(run.model)), *net.data())
+
+    ours = Side(stepping(net.optimizer, our_forward), arguments, (0,), True)
+    return Row(ours, steps_by_hand(net), net.tolerance)
+
+
+def forward_only(net):
+    """The logits, where a check of the training would compile for minutes."""
+
+    def ours(model, state, x):
+        return our_forward(model, state, x)[0]
+
+    def our_arguments():
+        run = net.start()[0]
+        return run.model, run.state, net.data()[0]
+
+    def side(library):
+        def logits(weights, state, x):
+            return net.forward(library, weights, state, x)[0]
+
+        return Side(logits, lambda: (*net.start()[1][:2], net.data()[0]))
+
+    return Row(Side(ours, our_arguments), in_libraries(side), net.tolerance)
+
+
+def with_trainer(net, loss=LOGITS, model=None):
+    """`trainer.step` under `jax.jit`; `model` takes the place of the network's on the side of fkeras."""
+    trainer = fk.Trainer(net.optimizer, loss)
+
+    def ours(run, x, y):
+        run, logs = trainer.step(run, (x, y))
+        return run, logs["loss"]
+
+    def arguments():
+        return (trainer.init(model or net.model, jax.random.key(0)), *net.data())
+
+    return Row(Side(ours, arguments, (0,), True), steps_by_hand(net), net.tolerance)
 
 
 def softmax_loss(small):
-    """A model that ends in a softmax, under a cross-entropy of probabilities."""
+    """A model that ends in a softmax, under a cross-entropy of probabilities; by hand from logits."""
     rows, width, classes = (8, 16, 10) if small else (4096, 256, 1000)
     x = fk.Input((width,))
-    model = fk.Model(x, layers.Dense(classes, "softmax", name="head")(x))
-    loss = fk.losses.SparseCategoricalCrossentropy()
 
-    def data():
-        return (normal((rows, width)), integers((rows,), classes))
+    def model(activation):
+        return fk.Model(x, layers.Dense(classes, activation, name="head")(x))
 
-    def ours(model, x, y):
-        return loss(y, model(x))
-
-    def by_hand(library, w, x, y):
-        return cross_entropy(dense(w, "head", x), y)
-
-    def seen(result):
-        return [result[0], *by_path(result[1])]
-
-    def side(function, weights_of):
-        def arguments():
-            return (weights_of(model.build(jax.random.key(KEY))), *data())
-
-        return Side(jax.value_and_grad(function), arguments, seen=seen)
-
-    def hand(function):
-        return side(function, lambda made: dict(fk.engine.trainable_weights(made)))
-
-    return Row(side(ours, lambda made: made), sides(by_hand, hand))
+    net = Network(model(None), (rows, width), ((rows,), classes), small)
+    return with_trainer(net, fk.losses.SparseCategoricalCrossentropy(), model("softmax"))
 
 
-def activation(layer, function, shape):
-    return layer_row(layer, lambda library, w, state, x: (function(x), {}), shape)
-
-
-def norm_row(kind, small, layer, shape, **options):
-    def forward(library, w, state, x):
-        if kind == "batch":
-            return library.batch(w, "layer", x, state)
-        return getattr(library, kind)(w, "layer", x, **options), {}
-
-    return layer_row(layer, forward, shape)
-
-
-def attention_row(small, policy="float32"):
-    shape, heads = ((2, 8, 16), 2) if small else ((4, 512, 512), 8)
-    dtype = "float32" if policy == "float32" else "bfloat16"
-
-    def forward(library, w, state, x):
-        return attend(library, w, "layer", x), {}
-
-    layer = layers.MultiHeadAttention(heads, shape[-1] // heads, dtype=policy)
-    return layer_row(layer, forward, shape, 1e-4 if dtype == "float32" else 5e-2, dtype, 2)
-
-
-def recurrent(kind, small):
-    rows, time, width, units = (2, 6, 4, 4) if small else (32, 128, 256, 256)
-    mask = mask_of(rows, time)
-
-    def lstm(gates, h, c):
-        i, f, g, o = jnp.split(gates, 4, axis=1)
-        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
-        return jax.nn.sigmoid(o) * jnp.tanh(c), c
-
-    def gru(gates, inner, h):
-        xz, xr, xh = jnp.split(gates, 3, axis=1)
-        hz, hr, hh = jnp.split(inner, 3, axis=1)
-        z = jax.nn.sigmoid(xz + hz)
-        return z * h + (1 - z) * jnp.tanh(xh + jax.nn.sigmoid(xr + hr) * hh)
-
-    def forward(hoisted, w, state, x):
-        kernel, recurrent, bias = (w[f"layer/{n}"] for n in ("kernel", "recurrent_kernel", "bias"))
-        first, second = bias if kind == "gru" else (bias, 0.0)
-
-        def project(x):
-            return x @ kernel + first
-
-        x, zeros = jnp.swapaxes(x, 0, 1), jnp.zeros((rows, units))
-        x = project(x) if hoisted else x
-
-        def body(carry, step):
-            x, keep = step
-            x, keep = x if hoisted else project(x), keep[:, None]
-            inner = carry[0] @ recurrent + second
-            new = (gru(x, inner, *carry),) if kind == "gru" else lstm(x + inner, *carry)
-            return tuple(jnp.where(keep, n, o) for n, o in zip(new, carry, strict=True)), None
-
-        start = (zeros,) if kind == "gru" else (zeros, zeros)
-        return jax.lax.scan(body, start, (x, mask.T))[0][0], {}
-
-    layer = (layers.GRU if kind == "gru" else layers.LSTM)(units)
-    made = layer_row(layer, lambda library, *a: forward(True, *a), (rows, time, width), mask=mask)
-    other = layer_row(layer, lambda library, *a: forward(False, *a), (rows, time, width), mask=mask)
-    by_hand = {
-        "lax.scan, inputs first": made.by_hand["jax.numpy"],
-        "lax.scan": other.by_hand["jax.numpy"],
-    }
-    return dataclasses.replace(made, by_hand=by_hand)
-
-
-def fit_loop(model, forward, data, small, tolerance=1e-4, batches=8):
-    """The compiled call of `fit`: a number of batches, gathered from arrays on the device."""
-    optimizer = optimizer_for(small)
-    trainer = fk.Trainer(optimizer, LOGITS)
+def looped(net, pure, batches=8):
+    """The compiled call of `fit`, or `Trainer.run` if `pure`: some batches of arrays on the device."""
+    trainer = fk.Trainer(net.optimizer, LOGITS)
     form = step.training_form(trainer)
-    run = jax.eval_shape(lambda: trainer.init(model, jax.random.key(KEY)))
-    structure = blocks.flat(form, run).structure
+    structure = blocks.flat(form, jax.eval_shape(lambda: net.start()[0])).structure
 
     def rows():
-        x, y = data()
-        size = x.shape[0]
-        order = jax.random.permutation(jax.random.key(6), batches * size)
-        x, y = (jnp.concatenate([a] * batches) for a in (x, y))
-        return x, y, order
+        x, y = (jnp.concatenate([a] * batches) for a in net.data())
+        order = jnp.arange(x.shape[0])
+        return x, y, order if pure else jax.random.permutation(jax.random.key(6), order)
 
-    def ours(leaves, x, y, order, count):
+    def fit(leaves, x, y, order, count):
         size = x.shape[0] // batches
         places, total = jnp.arange(size), jnp.int32(batches * size)
         rows = ((x, y), order, places, jnp.int32(0), total)
         leaves, logs, _ = step.compiled_train(form, structure, "loop", leaves, rows, count)
         return leaves, logs["loss"]
 
-    def arguments():
-        run = trainer.init(model, jax.random.key(KEY))
-        return (blocks.flat(form, run).leaves, *rows(), jnp.int32(batches))
-
-    def one(library):
-        return stepping(optimizer, functools.partial(forward, library))
+    def pure_run(run, x, y, order, count):
+        run, logs = trainer.run(run, (x, y), 1, x.shape[0] // batches, shuffle=False)
+        return run, logs["loss"][0]
 
     def scanned(library, carry, x, y, order, count):
+        one = stepping(net.optimizer, functools.partial(net.forward, library))
+
         def body(carry, index):
-            return one(library)(carry, x[index], y[index])
+            return one(carry, x[index], y[index])
 
         carry, losses = jax.lax.scan(body, carry, order.reshape(batches, -1))
         return carry, losses.mean()
 
-    def arguments_by_hand():
-        run = trainer.init(model, jax.random.key(KEY))
-        weights = dict(fk.engine.trainable_weights(run.model))
-        return ((weights, dict(run.state), optimizer.init(weights)), *rows(), jnp.int32(batches))
+    def arguments(start):
+        return lambda: (start(), *rows(), jnp.int32(batches))
 
     def seen(result):
-        return [result[1]]
+        return result[1]
 
-    by_hand = sides(scanned, lambda f: Side(f, arguments_by_hand, seen=seen))
-    return Row(Side(ours, arguments, seen=seen), by_hand, tolerance, batches)
+    def our_start():
+        run = net.start()[0]
+        return run if pure else blocks.flat(form, run).leaves
 
+    ours = Side(pure_run if pure else fit, arguments(our_start), seen=seen)
 
-def generating(small, new):
-    """`fk.generate` under `jax.jit`: the prefill, and `new` tokens."""
-    rows, width = (2, 4) if small else (4, 64)
-    config, model = llama(small)
+    def side(library):
+        function = functools.partial(scanned, library)
+        return Side(function, arguments(lambda: net.start()[1]), seen=seen)
 
-    def ours(model, ids):
-        return fk.generate(model, None, ids, max_new_tokens=new).tokens
-
-    def by_hand(w, ids):
-        heads, size = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
-        shape = (rows, width + new, heads, size)
-        blank = jnp.zeros(shape, w["norm/scale"].dtype)
-        caches = [(blank, blank)] * config.num_hidden_layers
-        scores, caches = llama_step(config, w, ids, caches, 0)
-
-        def body(count, carry):
-            scores, caches, tokens = carry
-            token = jnp.argmax(scores, axis=-1).astype("int32")
-            tokens = tokens.at[:, count].set(token)
-            scores, caches = llama_step(config, w, token[:, None], caches, width + count)
-            return scores, caches, tokens
-
-        carry = scores, caches, jnp.zeros((rows, new), "int32")
-        scores, _, tokens = jax.lax.fori_loop(0, new - 1, body, carry)
-        return tokens.at[:, -1].set(jnp.argmax(scores, axis=-1).astype("int32"))
-
-    def arguments(weights_of):
-        def built():
-            return model.build(jax.random.key(KEY))
-
-        return lambda: (weights_of(built()), integers((rows, width), config.vocab_size))
-
-    def weights(made):
-        return dict(fk.engine.trainable_weights(made))
-
-    hand = {"jax.numpy": Side(by_hand, arguments(weights))}
-    return Row(Side(ours, arguments(lambda made: made)), hand, trips=new - 1)
-
-
-def lora(small, rank=8):
-    """A step that trains adapters of the kernels "up" and "down" of the transformer."""
-    model, forward, data, _, tolerance = transformer_of(small)
-    optimizer = optimizer_for(small)
-    pattern = ["up*", "down*"]
-
-    def adapted():
-        keys = jax.random.split(jax.random.key(KEY))
-        built = model.build(keys[0])
-        changed = fk.transforms.adapt(built, pattern, fk.transforms.LoRA(rank=rank), keys[1])
-        return built, changed
-
-    def ours(carry, x, y):
-        trained, frozen, opt_state = carry
-
-        def loss_fn(trained):
-            return cross_entropy(our_forward(fk.combine(trained, frozen), {}, x)[0], y)
-
-        loss, grads = jax.value_and_grad(loss_fn)(trained)
-        deltas, opt_state = optimizer.update(grads, opt_state, trained)
-        return (optax.apply_updates(trained, deltas), frozen, opt_state), loss
-
-    def arguments():
-        trained, frozen = fk.partition(adapted()[1])
-        return ((trained, frozen, optimizer.init(trained)), *data())
-
-    def forward_by_hand(library, adapters, w, x):
-        changed = dict(w)
-        names = [f"{kind}{i}" for i in range(2) for kind in ("up", "down")]
-        for name in names:
-            changed[f"{name}/kernel"] = _Low(
-                w[f"{name}/kernel"],
-                *(adapters[f"{name}/adapters/layer/{part}"] for part in ("a", "b")),
-            )
-        return forward(library, changed, {}, x)[0]
-
-    def by_hand(library, carry, x, y):
-        adapters, w, opt_state = carry
-
-        def function(adapters):
-            return cross_entropy(forward_by_hand(library, adapters, w, x), y)
-
-        loss, grads = jax.value_and_grad(function)(adapters)
-        deltas, opt_state = optimizer.update(grads, opt_state, adapters)
-        return (optax.apply_updates(adapters, deltas), w, opt_state), loss
-
-    def arguments_by_hand():
-        built, changed = adapted()
-        trained = dict(fk.engine.trainable_weights(changed))
-        w = dict(fk.engine.trainable_weights(built))
-        return ((trained, w, optimizer.init(trained)), *data())
-
-    hand = sides(by_hand, lambda f: Side(f, arguments_by_hand, (0,), True))
-    return Row(Side(ours, arguments, (0,), True), hand, tolerance)
+    return Row(ours, in_libraries(side), net.tolerance, batches)
 
 
 class _Low:
@@ -310,25 +357,78 @@ class _Low:
         return x @ kernel + x @ a @ b
 
 
-def on_mesh(small, devices):
-    """`trainer.step` on a mesh of 8: rows and the largest axis of each weight over the devices."""
-    model, forward, data, _, tolerance = transformer_of(small, rows=8)
-    made = with_trainer(model, forward, data, small, tolerance)
+def lora(small, quantization=None):
+    """A step of adapters for the dense kernels of the transformer; by hand beside kernels in float32."""
+    net, pattern = transformer(small), "dense*"
+
+    def adapted():
+        keys = jax.random.split(jax.random.key(0))
+        built = net.model.build(keys[0])
+        base = fk.transforms.quantize(built, quantization, pattern) if quantization else built
+        return built, fk.transforms.adapt(base, pattern, fk.transforms.LoRA(rank=8), keys[1])
+
+    def adapter_step(forward, carry, x, y):
+        trained, frozen, slots = carry
+        one = stepping(net.optimizer, lambda w, state, x: (forward(w, frozen, x), {}))
+        (trained, _, slots), loss = one((trained, {}, slots), x, y)
+        return (trained, frozen, slots), loss
+
+    def ours(trained, frozen, x):
+        return our_forward(fk.combine(trained, frozen), {}, x)[0]
+
+    def hand(library, trained, frozen, x):
+        names = {path.partition("/")[0] for path in trained}
+        low = {
+            f"{name}/kernel": _Low(
+                frozen[f"{name}/kernel"],
+                *(trained[f"{name}/adapters/layer/{part}"] for part in ("a", "b")),
+            )
+            for name in names
+        }
+        return net.forward(library, frozen | low, {}, x)[0]
+
+    def arguments():
+        trained, frozen = fk.partition(adapted()[1])
+        return ((trained, frozen, net.optimizer.init(trained)), *net.data())
+
+    def arguments_by_hand():
+        built, changed = adapted()
+        trained = weights_of(changed)
+        return ((trained, weights_of(built), net.optimizer.init(trained)), *net.data())
+
+    def side(forward, arguments):
+        return Side(functools.partial(adapter_step, forward), arguments, (0,), True)
+
+    others = in_libraries(lambda library: side(functools.partial(hand, library), arguments_by_hand))
+    return Row(side(ours, arguments), others, None if quantization else net.tolerance)
+
+
+# `(axes of the mesh, sharding of the trainer)` of the rows on 8 devices
+MESHES = {
+    "data": ({"data": 8}, {"batch": "data"}),
+    "data x model": (
+        {"data": 2, "model": 4},
+        {"batch": "data", "heads": "model", "hidden": "model", "vocab": "model"},
+    ),
+    "fsdp": ({"data": 8}, {"batch": "data", "fsdp": "data"}),
+}
+
+
+def on_mesh(kind, small, devices=None):
+    """`trainer.step` on a mesh of 8; by hand the weights have the same layouts."""
+    net = transformer(small, rows=8)
+    row = with_trainer(net)
     if devices is None:
-        return made
-    mesh = jax.sharding.Mesh(np.array(devices), ("data",), axis_types=(AxisType.Auto,))
-    optimizer = optimizer_for(small)
-    trainer = fk.Trainer(optimizer, LOGITS, mesh=mesh, sharding={"batch": "data", "fsdp": "data"})
+        return row
+    axes, rules = MESHES[kind]
+    shape = np.array(devices).reshape(*axes.values())
+    mesh = jax.sharding.Mesh(shape, tuple(axes), axis_types=(AxisType.Auto,) * len(axes))
+    trainer = fk.Trainer(net.optimizer, LOGITS, mesh=mesh, sharding=rules)
+    whole = NamedSharding(mesh, P())
 
     def ours(run, x, y):
         run, logs = step.train_logs(trainer, run, (x, y, None))
         return run, logs["loss"]
-
-    def split(leaf):
-        """The layout by hand: the largest axis that 8 divides."""
-        sizes = [n if n % len(devices) == 0 else 0 for n in leaf.shape]
-        axis = sizes.index(max(sizes)) if max(sizes, default=0) else None
-        return NamedSharding(mesh, P(*("data" if i == axis else None for i in range(leaf.ndim))))
 
     def laid_out(specs, layouts):
         def put(s, layout):
@@ -339,71 +439,241 @@ def on_mesh(small, devices):
     def rows(specs):
         return laid_out(specs, jax.tree.map(lambda _: NamedSharding(mesh, P("data")), specs))
 
-    def our_arguments():
-        run, *batch = jax.eval_shape(made.ours.arguments)
+    def our_specs():
+        run, *batch = jax.eval_shape(row.ours.arguments)
         return (laid_out(run, sharding.layouts(trainer, run)), *rows(batch))
 
-    def hand_arguments(side):
-        carry, *batch = jax.eval_shape(side.arguments)
-        return (laid_out(carry, jax.tree.map(split, carry)), *rows(batch))
+    run = jax.eval_shape(row.ours.arguments)[0]
+    by_path = weights_of(sharding.layouts(trainer, run).model)
 
-    def keep(function):
+    def layouts(carry):
+        def of(path, leaf):
+            names = [getattr(key, "key", None) for key in path]
+            return next((by_path[name] for name in names if name in by_path), whole)
+
+        return jax.tree_util.tree_map_with_path(of, carry)
+
+    def constrained(function):
         # the results have the layouts of the arguments
         def kept(carry, x, y):
             new, loss = function(carry, x, y)
-
-            def fixed(a):
-                return jax.lax.with_sharding_constraint(a, split(a))
-
-            return jax.tree.map(fixed, new), loss
+            return jax.lax.with_sharding_constraint(new, layouts(new)), loss
 
         return kept
 
-    ours_side = Side(ours, our_arguments, (0,), True, True)
-    by_hand = {
-        name: Side(keep(side.function), functools.partial(hand_arguments, side), (0,), True, True)
-        for name, side in made.by_hand.items()
+    def hand_specs(side):
+        carry, *batch = jax.eval_shape(side.arguments)
+        return (laid_out(carry, layouts(carry)), *rows(batch))
+
+    others = {
+        name: dataclasses.replace(
+            side,
+            function=constrained(side.function),
+            specs=functools.partial(hand_specs, side),
+        )
+        for name, side in row.by_hand.items()
     }
-    return Row(ours_side, by_hand, tolerance)
+    return Row(dataclasses.replace(row.ours, function=ours, specs=our_specs), others)
+
+
+# generation
+
+
+def llama(small):
+    """A Llama in bfloat16; in float32 for the check, in which rounding must not change a token."""
+    sizes = (64, 16, 24, 2, 2, 1) if small else (4096, 512, 1408, 2, 8, 4)
+    config = fk.pretrained.LlamaConfig(*sizes)
+    model = fk.pretrained.build(config)
+    return config, model if small else in_bfloat16(model)
+
+
+def in_bfloat16(model):
+    def change(layer):
+        layer = layer.replace(dtype="bfloat16")
+        return in_bfloat16(layer) if isinstance(layer, fk.Model) else layer
+
+    return fk.transforms.replace(model, {"*": change})
+
+
+def llama_step(config, w, ids, caches, start):
+    """The scores behind the last ids, and the caches."""
+    size = config.hidden_size // config.num_attention_heads
+    x = w["embedding/embeddings"][ids]
+    positions = start + jnp.arange(ids.shape[1])
+    angles = positions[:, None] / config.rope_theta ** (jnp.arange(0, size, 2) / size)
+    cos, sin = (f(angles)[None, :, None].astype(x.dtype) for f in (jnp.cos, jnp.sin))
+
+    def norm(x, scale):
+        wide = x.astype("float32")
+        root = jax.lax.rsqrt(jnp.square(wide).mean(-1, keepdims=True) + config.rms_norm_eps)
+        return (wide * root).astype(x.dtype) * scale
+
+    def rotate(x):
+        a, b = jnp.split(x, 2, axis=-1)
+        return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+    new = []
+    for i, (keys, values) in enumerate(caches):
+        own = {name.removeprefix(f"block_{i}/"): leaf for name, leaf in w.items()}
+        y = norm(x, own["attention_norm/scale"])
+        query, key, value = (
+            jnp.einsum("abc,cde->abde", y, own[f"{n}/kernel"]) for n in ("query", "key", "value")
+        )
+        keys = jax.lax.dynamic_update_slice(keys, rotate(key), (0, start, 0, 0))
+        values = jax.lax.dynamic_update_slice(values, value, (0, start, 0, 0))
+        new.append((keys, values))
+        seen = jnp.arange(keys.shape[1])[None] <= positions[:, None]
+        y = jax.nn.dot_product_attention(rotate(query), keys, values, mask=seen[None, None])
+        x = x + jnp.einsum("abcd,cde->abe", y, own["output/kernel"])
+        y = norm(x, own["mlp_norm/scale"])
+        y = jax.nn.silu(y @ own["gate/kernel"]) * (y @ own["up/kernel"])
+        x = x + y @ own["down/kernel"]
+    return norm(x[:, -1], w["norm/scale"]) @ w["embedding/reverse_embeddings"], new
+
+
+def generating(small, new, quantization=None):
+    """`fk.generate` under `jax.jit`, of `new` tokens; by hand the weights are not quantized."""
+    rows, width = (2, 4) if small else (4, 64)
+    config, model = llama(small)
+
+    def ours(model, ids):
+        return fk.generate(model, None, ids, max_new_tokens=new).tokens
+
+    def hand(w, ids):
+        heads, size = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
+        blank = jnp.zeros((rows, width + new, heads, size), w["norm/scale"].dtype)
+        caches = [(blank, blank)] * config.num_hidden_layers
+        scores, caches = llama_step(config, w, ids, caches, 0)
+
+        def body(count, carry):
+            scores, caches, tokens = carry
+            token = jnp.argmax(scores, axis=-1).astype("int32")
+            tokens = tokens.at[:, count].set(token)
+            scores, caches = llama_step(config, w, token[:, None], caches, width + count)
+            return scores, caches, tokens
+
+        carry = scores, caches, jnp.zeros((rows, new), "int32")
+        scores, _, tokens = jax.lax.fori_loop(0, new - 1, body, carry)
+        return tokens.at[:, -1].set(jnp.argmax(scores, axis=-1).astype("int32"))
+
+    def arguments(change):
+        def made():
+            built = model.build(jax.random.key(0))
+            return change(built), integers((rows, width), config.vocab_size)
+
+        return made
+
+    def quantized(built):
+        return fk.transforms.quantize(built, quantization) if quantization else built
+
+    others = {"jax.numpy": Side(hand, arguments(weights_of))}
+    tolerance = None if quantization else 0.0
+    return Row(Side(ours, arguments(quantized)), others, tolerance, trips=max(new - 1, 1))
+
+
+# layers: a score and its gradients
+
+
+def layer_row(layer, shape, copies=1, masked=False, policy="float32"):
+    """A training call of a layer, and the gradients of a weighted sum of its output."""
+    dtype = "float32" if policy == "float32" else "bfloat16"
+    options = {}
+    if masked:
+        lengths = jax.random.randint(jax.random.key(3), (shape[0], 1), shape[1] // 2, shape[1] + 1)
+        options["mask"] = jnp.arange(shape[1]) < lengths
+
+    def call(made, state, x):
+        out = made.apply(*[x] * copies, state=state, training=True, **options)
+        return out.value, out.updates
+
+    def hand(library, w, state, x):
+        return by_hand.forward(layer, w, state, library, *[x] * copies, **options)
+
+    def side(function, weights):
+        def scored(weights, x, state, factors):
+            y, updates = function(weights, state, x)
+            # the output is a result: XLA would fuse some layers with the score
+            return (y.astype("float32") * factors).sum(), (updates, y)
+
+        def arguments():
+            x = normal(shape, dtype)
+            made = layer.build(jax.random.key(0), *[x] * copies)
+            state = made.init_state(*[x] * copies)
+            factors = normal(call(made, state, x)[0].shape, seed=5)
+            return weights(made), x, state, factors
+
+        def seen(result):
+            (value, _), (grads, x) = result
+            named = grads if isinstance(grads, dict) else weights_of(grads)
+            return [value, x, *(named[path] for path in sorted(named))]
+
+        return Side(jax.value_and_grad(scored, (0, 1), has_aux=True), arguments, seen=seen)
+
+    others = in_libraries(lambda library: side(functools.partial(hand, library), weights_of))
+    tolerance = 1e-4 if dtype == "float32" else 5e-2
+    return Row(side(call, lambda made: made), others, tolerance)
 
 
 def image(small, channels=128):
     return (2, 4, 4, 16) if small else (64, 32, 32, channels)
 
 
-# `(small) -> Row`; the last row takes the devices of a slice of 8 as well
-ROWS: dict[str, Callable[..., Any]] = {
-    "MLP": lambda s: training(*mlp_of(s)),
-    "ConvNet": lambda s: training(*convnet_of(s)),
-    "ConvNet, mixed_bfloat16": lambda s: training(*convnet_of(s, "mixed_bfloat16")),
-    "transformer": lambda s: training(*transformer_of(s)),
-    "transformer, mixed_bfloat16": lambda s: training(*transformer_of(s, "mixed_bfloat16")),
-    "BatchNormalization": lambda s: norm_row("batch", s, layers.BatchNormalization(), image(s)),
-    "LayerNormalization": lambda s: norm_row(
-        "layer", s, layers.LayerNormalization(), (2, 4, 16) if s else (8, 512, 512)
+def attention(small, policy="float32"):
+    shape, heads = ((2, 8, 16), 2) if small else ((4, 512, 512), 8)
+    layer = layers.MultiHeadAttention(heads, shape[-1] // heads, dtype=policy)
+    return layer_row(layer, shape, 2, policy=policy)
+
+
+def sequence(small):
+    return (2, 6, 4) if small else (32, 128, 256)
+
+
+def big(name):
+    return lambda s: (forward_only if s else training)(application(name, s))
+
+
+MIXED = "mixed_bfloat16"
+# `(small) -> Row`; the rows of a mesh take the devices of a slice of 8 as well
+ROWS: dict[str, Callable[..., Row]] = {
+    "MLP": lambda s: training(mlp(s)),
+    "ConvNet": lambda s: training(convnet(s)),
+    "ConvNet, mixed_bfloat16": lambda s: training(convnet(s, MIXED)),
+    "ResNet50": big("ResNet50"),
+    "MobileNetV2": big("MobileNetV2"),
+    "U-Net": lambda s: training(unet(s)),
+    "transformer": lambda s: training(transformer(s)),
+    "transformer, mixed_bfloat16": lambda s: training(transformer(s, MIXED)),
+    "transformer, T 4,096": lambda s: training(transformer(s, "float32", 1, 4096, 1)),
+    "transformer, T 4,096, mixed_bfloat16": lambda s: training(transformer(s, MIXED, 1, 4096, 1)),
+    "ViT block": lambda s: training(vit(s)),
+    "Embedding, 100,000 rows": lambda s: training(words(s)),
+    "BatchNormalization": lambda s: layer_row(layers.BatchNormalization(), image(s)),
+    "LayerNormalization": lambda s: layer_row(
+        layers.LayerNormalization(), (2, 4, 16) if s else (8, 512, 512)
     ),
-    "GroupNormalization": lambda s: norm_row(
-        "group", s, layers.GroupNormalization(8), image(s), groups=8
-    ),
-    "GlobalMaxPooling2D": lambda s: activation(
-        layers.GlobalMaxPooling2D(), lambda x: x.max((1, 2)), image(s)
-    ),
-    "Softmax": lambda s: activation(
-        layers.Softmax(), jax.nn.softmax, (2, 3, 8) if s else (32, 512, 512)
+    "GroupNormalization": lambda s: layer_row(layers.GroupNormalization(8), image(s)),
+    "GlobalMaxPooling2D": lambda s: layer_row(layers.GlobalMaxPooling2D(), image(s)),
+    "Softmax": lambda s: layer_row(layers.Softmax(), (2, 3, 8) if s else (32, 512, 512)),
+    "MultiHeadAttention": attention,
+    "MultiHeadAttention, mixed_bfloat16": lambda s: attention(s, MIXED),
+    "LSTM, mask": lambda s: layer_row(layers.LSTM(4 if s else 256), sequence(s), masked=True),
+    "GRU, mask": lambda s: layer_row(layers.GRU(4 if s else 256), sequence(s), masked=True),
+    "ConvLSTM2D": lambda s: layer_row(
+        layers.ConvLSTM2D(4 if s else 32, 3, padding="same"),
+        (2, 3, 5, 5, 2) if s else (8, 8, 32, 32, 16),
     ),
     "softmax, cross-entropy": softmax_loss,
-    "MultiHeadAttention": attention_row,
-    "MultiHeadAttention, mixed_bfloat16": lambda s: attention_row(s, "mixed_bfloat16"),
-    "LSTM, mask": lambda s: recurrent("lstm", s),
-    "GRU, mask": lambda s: recurrent("gru", s),
-    "U-Net": lambda s: training(*unet_of(s)),
-    "Embedding, 100,000 rows": lambda s: training(*words_of(s)),
-    "trainer.step, MLP": lambda s: with_trainer(*mlp_of(s)),
-    "trainer.step, transformer": lambda s: with_trainer(*transformer_of(s)),
-    "fit, MLP": lambda s: fit_loop(*mlp_of(s)),
-    "fit, ConvNet": lambda s: fit_loop(*convnet_of(s)),
+    "trainer.step, MLP": lambda s: with_trainer(mlp(s)),
+    "trainer.step, transformer": lambda s: with_trainer(transformer(s)),
+    "fit, MLP": lambda s: looped(mlp(s), pure=False),
+    "fit, ConvNet": lambda s: looped(convnet(s), pure=False),
+    "Trainer.run, MLP": lambda s: looped(mlp(s), pure=True),
+    "LoRA": lora,
+    "QLoRA, int8": lambda s: lora(s, "int8"),
+    "QLoRA, int4": lambda s: lora(s, "int4"),
     "generate, prefill": lambda s: generating(s, 1),
     "generate, 32 tokens": lambda s: generating(s, 4 if s else 32),
-    "LoRA": lora,
-    "mesh of 8, fsdp": lambda s, devices=None: on_mesh(s, devices),
+    "generate, 32 tokens, int8": lambda s: generating(s, 4 if s else 32, "int8"),
+    "generate, 32 tokens, int4": lambda s: generating(s, 4 if s else 32, "int4"),
+    **{f"mesh of 8, {kind}": functools.partial(on_mesh, kind) for kind in MESHES},
 }

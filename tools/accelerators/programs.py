@@ -5,12 +5,13 @@ GPUs; `h100.txtpb` describes the GPU (the fields are those of XLA's `device_desc
 libraries are not necessary. Install the wheels of the release of jaxlib:
 
     python -m venv accelerators
-    accelerators/bin/pip install libtpu jax-cuda12-plugin==VERSION jax-cuda12-pjrt==VERSION flax optax
+    accelerators/bin/pip install jax[tpu]==VERSION jax-cuda12-plugin==VERSION jax-cuda12-pjrt==VERSION flax optax
 """
 
 import collections
 import dataclasses
 import importlib.util
+import math
 import os
 import pathlib
 import re
@@ -28,7 +29,19 @@ jax.config.update("jax_platforms", "cpu")
 # a larger estimate is one that the compiler does not know
 _UNKNOWN = 10**12
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
-_OPERATION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = .*? ([a-z][a-z0-9\-]*)\(")
+_OPERATION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*?) ([a-z][a-z0-9\-]*)\(([^)]*)")
+_ARRAY = re.compile(r"\b(pred|[a-z]+)(\d*)[a-z0-9]*\[([\d,]*)\]")
+# operations that move nothing, or whose operations are counted
+_FREE = (
+    "parameter",
+    "constant",
+    "tuple",
+    "get-tuple-element",
+    "bitcast",
+    "while",
+    "call",
+    "conditional",
+)
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _COLLECTIVES = re.compile(
     r" (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
@@ -69,10 +82,10 @@ class Target:
 
 _VERSION = jax.__version__
 TARGETS = {
-    "v5e": Target("tpu", "libtpu", "libtpu"),
+    "v5e": Target("tpu", "libtpu", f"jax[tpu]=={_VERSION}"),
     "h100": Target(
         "cuda",
-        "jax_plugins.xla_cuda12",
+        "jax_cuda12_plugin",
         f"jax-cuda12-plugin=={_VERSION} jax-cuda12-pjrt=={_VERSION}",
     ),
 }
@@ -88,10 +101,10 @@ def specs_on(device, specs):
     return jax.tree.map(place, specs)
 
 
-def compile_for(platform, function, specs, donate=()):
-    """Returns the compiled program."""
+def lowered_for(platform, function, specs, donate=()):
+    """Returns the lowered program, whose `compile` needs no device."""
     traced = jax.jit(function, donate_argnums=donate).trace(*specs)
-    return traced.lower(lowering_platforms=(platform,)).compile()
+    return traced.lower(lowering_platforms=(platform,))
 
 
 def figures(compiled, trips=1):
@@ -101,26 +114,33 @@ def figures(compiled, trips=1):
         trips: the number of steps of loops whose number the program does not state.
     """
     text = compiled.as_text()
-    program = _Program(text, trips)
-    cost, memory = compiled.cost_analysis(), compiled.memory_analysis()
+    program = Program(text, trips)
+    # the GPU's compiler has no analysis of costs without the device
+    cost, memory = compiled.cost_analysis() or {}, compiled.memory_analysis()
     counts = program.counts
     return {
         "cycles": program.cycles,
-        "entry_cycles": program.entry_cycles,
         "unknown": program.unknown,
-        "bytes": int(cost.get("bytes accessed", 0)),
-        "flops": int(cost.get("flops", 0)),
+        "bytes": int(cost.get("bytes accessed", program.bytes)),
         "temporary": memory.temp_size_in_bytes,
         "fusions": counts["fusion"],
         "copies": counts["copy"] + counts["copy-start"],
         "loops": counts["while"],
-        "custom_calls": counts["custom-call"],
+        "custom calls": counts["custom-call"],
         "collectives": dict(collections.Counter(_COLLECTIVES.findall(text))),
         "costly": program.costly(),
     }
 
 
-class _Program:
+def _bytes(shape):
+    """Returns the size of the arrays in the text of a shape, such as `(f32[2,3]{1,0}, s32[])`."""
+    return sum(
+        math.prod(map(int, filter(None, sizes.split(",")))) * max(int(bits or 8), 8) // 8
+        for _, bits, sizes in _ARRAY.findall(shape)
+    )
+
+
+class Program:
     """An optimized program: the operations that the device runs one after the other.
 
     Operations inside of a fusion are no operations of their own. The cycles of the body of a loop count
@@ -128,7 +148,7 @@ class _Program:
     """
 
     def __init__(self, text, trips):
-        self.trips, self.computations, self.unknown = trips, {}, 0
+        self.trips, self.computations, self.unknown, self.bytes = trips, {}, 0, 0
         self.counts, self.by_operation = collections.Counter(), collections.Counter()
         entry, lines = None, []
         for line in text.splitlines():
@@ -137,23 +157,25 @@ class _Program:
                 entry = head[2] if head[1] else entry
             else:
                 lines.append(line)
-        self.entry_cycles = 0
         self._visit(entry, 1)
         self.cycles = self.by_operation.total()
-        own = (self._own_cycles(line) for line in self.computations[entry])
-        self.entry_cycles = sum(cycles for cycles in own if cycles < _UNKNOWN)
 
     def costly(self, number=6):
         """Returns `(cycles, operation, where it comes from)` of the operations that cost most."""
         return [[cycles, *name] for name, cycles in self.by_operation.most_common(number)]
 
     def _visit(self, name, times):
+        sizes = {}
         for line in self.computations[name]:
             found = _OPERATION.match(line)
             if found is None:
                 continue
-            operation, kind = found.groups()
+            operation, shape, kind, operands = found.groups()
             self.counts[kind] += 1
+            sizes[operation] = _bytes(shape)
+            if kind not in _FREE:
+                read = (sizes.get(name, 0) for name in re.findall(r"%([\w.\-]+)", operands))
+                self.bytes += times * (sizes[operation] + sum(read))
             cycles = self._own_cycles(line)
             if cycles >= _UNKNOWN:
                 self.unknown += 1
