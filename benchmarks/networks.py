@@ -284,10 +284,10 @@ def waves():
     return x, RNG.integers(0, 64, x.shape[:2]).astype("int32"), 8
 
 
-def application(name):
+def application(name, size=96):
     """A network of `fk.applications` with logits of 10 classes, without dropout."""
-    make = getattr(fk.applications, name)
-    model = make(weights=None, input_shape=(96, 96, 3), classes=10, classifier_activation=None)
+    make, shape = getattr(fk.applications, name), (size, size, 3)
+    model = make(weights=None, input_shape=shape, classes=10, classifier_activation=None)
 
     def change(path, layer):
         return layer.replace(rate=0.0) if isinstance(layer, layers.Dropout) else None

@@ -1,0 +1,207 @@
+"""Compiles programs for a TPU v5e or an H100 without the device, and reads what the compiler says.
+
+The wheel `libtpu` has the compiler for TPUs, `jax-cuda12-plugin` with `jax-cuda12-pjrt` the one for
+GPUs; `h100.txtpb` describes the GPU (the fields are those of XLA's `device_description.proto`). CUDA's
+libraries are not necessary. Install the wheels of the release of jaxlib:
+
+    python -m venv accelerators
+    accelerators/bin/pip install jax[tpu]==VERSION jax-cuda12-plugin==VERSION jax-cuda12-pjrt==VERSION flax optax
+"""
+
+import collections
+import dataclasses
+import importlib.util
+import math
+import os
+import pathlib
+import re
+
+# the lock file of libtpu would admit one process
+os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
+os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+
+import jax
+from jax.experimental import topologies
+from jax.sharding import SingleDeviceSharding
+
+jax.config.update("jax_platforms", "cpu")
+
+# a larger estimate is one that the compiler does not know
+_UNKNOWN = 10**12
+_HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
+_OPERATION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*?) ([a-z][a-z0-9\-]*)\(([^)]*)")
+_ARRAY = re.compile(r"\b(pred|[a-z]+)(\d*)[a-z0-9]*\[([\d,]*)\]")
+# operations that move nothing, or whose operations are counted
+_FREE = (
+    "parameter",
+    "constant",
+    "tuple",
+    "get-tuple-element",
+    "bitcast",
+    "while",
+    "call",
+    "conditional",
+)
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_COLLECTIVES = re.compile(
+    r" (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A device without a device.
+
+    Attributes:
+        platform: JAX's name of the platform.
+        package: the module of the compiler.
+        install: the packages that have the compiler.
+    """
+
+    platform: str
+    package: str
+    install: str
+
+    @property
+    def missing(self):
+        """The line that names the package to install, or None."""
+        if importlib.util.find_spec(self.package) is not None:
+            return None
+        return f"no compiler for {self.platform}: pip install {self.install}"
+
+    def devices(self, number):
+        """Returns one device, or those of a slice of 8."""
+        if self.platform == "tpu":
+            one = {"topology_name": "v5e:1x1", "chips_per_host_bounds": (1, 1, 1)}
+            options = one if number == 1 else {"topology_name": "v5e:2x4"}
+        else:
+            text = (pathlib.Path(__file__).parent / "h100.txtpb").read_text()
+            options = {"target_config": text, "topology": f"1x1x{number}"}
+        return topologies.get_topology_desc(platform=self.platform, **options).devices
+
+
+_VERSION = jax.__version__
+TARGETS = {
+    "v5e": Target("tpu", "libtpu", f"jax[tpu]=={_VERSION}"),
+    "h100": Target(
+        "cuda",
+        "jax_cuda12_plugin",
+        f"jax-cuda12-plugin=={_VERSION} jax-cuda12-pjrt=={_VERSION}",
+    ),
+}
+
+
+def specs_on(device, specs):
+    """Returns shapes with the layout of one device; those that have a layout keep it."""
+
+    def place(leaf):
+        layout = getattr(leaf, "sharding", None) or SingleDeviceSharding(device)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=layout)
+
+    return jax.tree.map(place, specs)
+
+
+def lowered_for(platform, function, specs, donate=()):
+    """Returns the lowered program, whose `compile` needs no device."""
+    traced = jax.jit(function, donate_argnums=donate).trace(*specs)
+    return traced.lower(lowering_platforms=(platform,))
+
+
+def figures(compiled, trips=1):
+    """Returns what the compiler says of a program, as a dictionary.
+
+    Args:
+        trips: the number of steps of loops whose number the program does not state.
+    """
+    text = compiled.as_text()
+    program = Program(text, trips)
+    # the GPU's compiler has no analysis of costs without the device
+    cost, memory = compiled.cost_analysis() or {}, compiled.memory_analysis()
+    counts = program.counts
+    return {
+        "cycles": program.cycles,
+        "unknown": program.unknown,
+        "bytes": int(cost.get("bytes accessed", program.bytes)),
+        "temporary": memory.temp_size_in_bytes,
+        "fusions": counts["fusion"],
+        "copies": counts["copy"] + counts["copy-start"],
+        "loops": counts["while"],
+        "custom calls": counts["custom-call"],
+        "collectives": dict(collections.Counter(_COLLECTIVES.findall(text))),
+        "costly": program.costly(),
+    }
+
+
+def _bytes(shape):
+    """Returns the size of the arrays in the text of a shape, such as `(f32[2,3]{1,0}, s32[])`."""
+    return sum(
+        math.prod(map(int, filter(None, sizes.split(",")))) * max(int(bits or 8), 8) // 8
+        for _, bits, sizes in _ARRAY.findall(shape)
+    )
+
+
+class Program:
+    """An optimized program: the operations that the device runs one after the other.
+
+    Operations inside of a fusion are no operations of their own. The cycles of the body of a loop count
+    once for each step.
+    """
+
+    def __init__(self, text, trips):
+        self.trips, self.computations, self.unknown, self.bytes = trips, {}, 0, 0
+        self.counts, self.by_operation = collections.Counter(), collections.Counter()
+        entry, lines = None, []
+        for line in text.splitlines():
+            if head := _HEAD.match(line):
+                lines = self.computations[head[2]] = []
+                entry = head[2] if head[1] else entry
+            else:
+                lines.append(line)
+        self._visit(entry, 1)
+        self.cycles = self.by_operation.total()
+
+    def costly(self, number=6):
+        """Returns `(cycles, operation, where it comes from)` of the operations that cost most."""
+        return [[cycles, *name] for name, cycles in self.by_operation.most_common(number)]
+
+    def _visit(self, name, times):
+        sizes = {}
+        for line in self.computations[name]:
+            found = _OPERATION.match(line)
+            if found is None:
+                continue
+            operation, shape, kind, operands = found.groups()
+            self.counts[kind] += 1
+            sizes[operation] = _bytes(shape)
+            if kind not in _FREE:
+                read = (sizes.get(name, 0) for name in re.findall(r"%([\w.\-]+)", operands))
+                self.bytes += times * (sizes[operation] + sum(read))
+            cycles = self._own_cycles(line)
+            if cycles >= _UNKNOWN:
+                self.unknown += 1
+            elif cycles:
+                origin = re.search(r'op_name="([^"]*)"', line)
+                self.by_operation[operation, origin[1] if origin else ""] += cycles * times
+            if kind == "while":
+                condition = re.search(r"condition=%?([\w.\-]+)", line)[1]
+                body = re.search(r"body=%?([\w.\-]+)", line)[1]
+                self._visit(body, times * self._steps(line, condition))
+            elif kind in ("call", "conditional", "async-start"):
+                inner = r"(?:to_apply|calls|true_computation|false_computation)=%?([\w.\-]+)"
+                branches = re.search(r"branch_computations=\{([^}]*)\}", line)
+                names = re.findall(inner, line)
+                names += re.findall(r"[\w.\-]+", branches[1]) if branches else []
+                for inner in names:
+                    self._visit(inner, times)
+
+    def _steps(self, line, condition):
+        if known := re.search(r'"known_trip_count":\{"n":"(\d+)"', line):
+            return int(known[1])
+        text = "\n".join(self.computations[condition])
+        constants = re.findall(r" = [su]32\[\]\S* constant\((\d+)\)", text)
+        return int(constants[0]) if len(constants) == 1 and "direction=LT" in text else self.trips
+
+    @staticmethod
+    def _own_cycles(line):
+        found = _CYCLES.search(line)
+        return int(found[1]) if found else 0
