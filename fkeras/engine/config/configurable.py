@@ -165,9 +165,14 @@ def _positional(cls: type, fields: Collection[dataclasses.Field]) -> list[str]:
 
 
 def with_fields(value: T, fields: Mapping[str, Any]) -> T:
-    """Returns a copy of a frozen value with unconverted values in some fields.
+    """Returns a copy with other values in some fields, without conversion, checks and hash.
 
     The constructor would convert the values, which tracers do not allow. A copy with tracers has no hash.
+
+    Example:
+        >>> import fkeras as fk
+        >>> with_fields(fk.losses.Huber(2.0), {"delta": 3.0}).delta
+        3.0
     """
     copied = copy.copy(value)
     for name, field in fields.items():
@@ -394,22 +399,6 @@ class Configurable(DeclaresFields):
     ) -> Self:
         """Creates an instance from the data that `get_config` returned."""
         return from_configuration(cls, config, custom_objects)
-
-
-def with_fields(value: T, fields: Mapping[str, Any]) -> T:
-    """Returns a copy with other values in some fields, without conversion, checks and hash.
-
-    The constructor would convert the values, which tracers do not allow.
-
-    Example:
-        >>> import fkeras as fk
-        >>> with_fields(fk.losses.Huber(2.0), {"delta": 3.0}).delta
-        3.0
-    """
-    copied = copy.copy(value)
-    for name, field in fields.items():
-        object.__setattr__(copied, name, field)
-    return copied
 
 
 def describe(
