@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from fkeras.engine.network.picture import Picture
 from fkeras.engine.network.svg import to_svg
 from fkeras.planning import tables
-from fkeras.utils.picture import Picture
 
 
 @dataclasses.dataclass(frozen=True)

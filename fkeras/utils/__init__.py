@@ -1,6 +1,7 @@
 """Utilities with Keras's names, and `cache_programs`, which stores compiled programs."""
 
 from fkeras.engine.config.public_names import publish as _publish
+from fkeras.engine.network.picture import Picture as Picture
 from fkeras.utils.categories import normalize as normalize
 from fkeras.utils.categories import to_categorical as to_categorical
 from fkeras.utils.confusion import ConfusionMatrix as ConfusionMatrix
@@ -16,7 +17,6 @@ from fkeras.utils.images import load_img as load_img
 from fkeras.utils.images import save_img as save_img
 from fkeras.utils.packing import PackedSequences as PackedSequences
 from fkeras.utils.packing import pack_sequences as pack_sequences
-from fkeras.utils.picture import Picture as Picture
 from fkeras.utils.programs import cache_programs as cache_programs
 from fkeras.utils.sequences import pad_sequences as pad_sequences
 from fkeras.utils.sources.dataset import Dataset as Dataset

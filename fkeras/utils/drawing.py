@@ -10,9 +10,9 @@ from fkeras.atomic_files.atomic import as_path, replacing
 from fkeras.engine.config.converters import boolean, choice, integer
 from fkeras.engine.network.draw import Details, to_dot, to_mermaid
 from fkeras.engine.network.network import Network
+from fkeras.engine.network.picture import Picture
 from fkeras.engine.network.svg import to_svg
 from fkeras.engine.values.argument_types import FilePath
-from fkeras.utils.picture import Picture
 
 # formats written without another program, and formats that Graphviz draws
 _TEXT_FORMATS = ("svg", "dot", "gv", "mmd")

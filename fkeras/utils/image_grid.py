@@ -11,9 +11,9 @@ import numpy as np
 
 from fkeras.engine.config.converters import integer
 from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.network.picture import Picture
 from fkeras.nn.image.png import png
 from fkeras.utils.classes import class_names_of, classes_of
-from fkeras.utils.picture import Picture
 
 _SPACE, _LINE, _CHARACTER = 6, 15, 6.8
 # a smaller image is enlarged, so that its pixels are visible
