@@ -26,6 +26,7 @@ QUESTIONS = {
     "early stopping": "tutorials/training",
     "resume training": "tutorials/training",
     "TPU": "guides/colab_tpu",
+    "accelerator": "guides/accelerator_speed",
     "multiple GPUs": "tutorials/several_devices",
     "save model": "guides/open_files",
     "load h5": "guides/open_files",

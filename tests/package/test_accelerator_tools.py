@@ -1,0 +1,91 @@
+"""Programs compiled for accelerators: what the tools read of them, and what CI reports."""
+
+import pytest
+
+from fkeras import layers
+from tests.cases import Case
+from tests.support.paths import ROOT
+from tools.accelerators import programs
+from tools.ci import accelerator_layers
+
+PROGRAM = """\
+%fused (p: f32[4]) -> f32[4] {
+  ROOT %inner = f32[4]{0} exponential(%p), backend_config={"estimated_cycles":"900"}
+}
+
+%body (state: (s32[], f32[4])) -> (s32[], f32[4]) {
+  %state = (s32[], f32[4]{0}) parameter(0)
+  %x = f32[4]{0} get-tuple-element(%state), index=1
+  ROOT %fusion = f32[4]{0} fusion(%x), kind=kLoop, calls=%fused, backend_config={"estimated_cycles":"10"}
+}
+
+%condition (state: (s32[], f32[4])) -> pred[] {
+  %limit = s32[]{:T(128)} constant(7)
+  ROOT %less = pred[] compare(%state, %limit), direction=LT
+}
+
+ENTRY %main (a: f32[2,4]) -> f32[2,4] {
+  %a = f32[2,4]{1,0} parameter(0)
+  %copy.1 = bf16[2,4]{0,1} copy(%a), backend_config={"estimated_cycles":"100"}
+  %known = (s32[], f32[4]{0}) while(%copy.1), condition=%condition, body=%body, "known_trip_count":{"n":"3"}
+  %counted = (s32[], f32[4]{0}) while(%known), condition=%condition, body=%body
+  ROOT %call = f32[2,4]{1,0} custom-call(%copy.1), backend_config={"estimated_cycles":"9000000000000"}
+}
+"""
+
+
+def test_cycles_and_bytes_count_the_steps_of_loops():
+    program = programs.Program(PROGRAM, trips=1)
+    assert program.cycles == 100 + (3 + 7) * 10
+    assert program.unknown == 1
+    # a copy of float32 to bfloat16, a loop over 4 numbers, a call that reads the copy
+    assert program.bytes == (32 + 16) + (3 + 7) * 32 + (16 + 32)
+    assert program.counts["copy"] == 1 and program.counts["while"] == 2
+    assert program.costly(1) == [[100, "copy.1", ""]]
+
+
+def test_a_compiler_that_is_not_installed_is_named():
+    target = programs.Target("tpu", "no_such_compiler", "jax[tpu]")
+    assert target.missing == "no compiler for tpu: pip install jax[tpu]"
+
+
+def test_more_cycles_or_bytes_than_the_file_says_are_reported():
+    before = {"outputs": [1000, 500], "gradients": [0, 800]}
+    assert accelerator_layers.losses(before, before) == []
+    more = {"outputs": [1040, 500], "gradients": [0, 880]}
+    assert accelerator_layers.losses(more, before) == ["gradients: 880 bytes, 10% more than 800"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "device", "error", "expected"),
+    [
+        (layers.Dense(2), "v5e", "no kernel for dense products", True),
+        (layers.Dense(2), "h100", "no kernel for dense products", False),
+        (layers.Dense(2), "v5e", "out of memory", False),
+        (layers.ReLU(), "h100", "there are no tiles", True),
+        (layers.ReLU(), "v5e", "no kernel for dense products", False),
+    ],
+)
+def test_an_error_counts_unless_the_page_names_layer_device_and_error(
+    monkeypatch, tmp_path, layer, device, error, expected
+):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "## What does not compile\n\n| layers | device | error | remedy |\n|---|---|---|---|\n"
+        "| `Dense`, `Conv2D` | v5e | `no kernel for` | none |\n| any | h100 | `no tiles` | none |\n"
+    )
+    monkeypatch.setattr(accelerator_layers, "PAGE", page)
+    assert accelerator_layers.documented(Case(layer, ((2, 3),)), device, error) == expected
+
+
+def test_the_numbers_are_those_of_rows_of_the_layer_table():
+    versions, rows = accelerator_layers.read()
+    assert set(versions) == set(accelerator_layers.VERSIONS)
+    assert set(rows) <= set(accelerator_layers.named_cases())
+
+
+def test_ci_compiles_a_part_of_the_layer_table():
+    if not (ROOT / ".ci").exists():
+        pytest.skip("the source archive has no CI")
+    command = '"$python" tools/ci/accelerator_layers.py --install --part "$layers"\n'
+    assert command in (ROOT / ".ci" / "run").read_text()
