@@ -51,7 +51,9 @@ class PackedProduct(Form):
         x, codes, *factors = operands
         leading, x = x.shape[:-1], x.reshape(-1, x.shape[-1])
         size, cut = codes.shape[self.outputs], jax.lax.dynamic_slice_in_dim
-        steps = size // _WIDTH
+        # XLA moves the floats of a single step out of an outer loop, and keeps them
+        steps = max(2, -(-size // _WIDTH))
+        width = size // steps
 
         def part(start: jax.Array | int, width: int) -> jax.Array:
             n = 2 if self.pairs == "outputs" else 1
@@ -59,10 +61,10 @@ class PackedProduct(Form):
             arrays = (cut(*place, axis=self.outputs) for place in taken)
             return self._product(x, *arrays, sums=_by_half)
 
-        parts = [part(steps * _WIDTH, size % _WIDTH)] if size % _WIDTH else []
-        if steps:
-            starts = jnp.arange(steps, dtype="int32") * _WIDTH
-            y = jax.lax.map(lambda start: part(start, _WIDTH), starts)
+        parts = [part(steps * width, size % steps)] if size % steps else []
+        if width:
+            starts = jnp.arange(steps, dtype="int32") * width
+            y = jax.lax.map(lambda start: part(start, width), starts)
             parts.insert(0, jnp.moveaxis(y, 0, 1).reshape(x.shape[0], -1))
         return jnp.concatenate(parts, axis=1).reshape(*leading, -1)
 
