@@ -78,7 +78,7 @@ def row_axes(model: Network) -> Any:
 def enlarged(state: State, larger: State) -> State:
     """Returns a state with the size of `larger`, a state without tokens, and the tokens of `state`.
 
-    A token keeps its slot: no ring has come to its end, since the state has had room for all tokens.
+    Tokens keep their slots: the state has had room for all of them, so no ring has begun again.
     """
 
     def leaf(old: jax.Array, new: jax.Array) -> jax.Array:

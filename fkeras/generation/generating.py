@@ -44,7 +44,7 @@ _GREEDY = Greedy()
 _STEPS = 8
 # a count of new tokens that no text reaches
 _MOST = 1 << 30
-# columns of the result that a limit always has; the array of a larger limit may be larger than the memory
+# columns of the result up to which a limit is its width: the array of a larger limit may exceed the memory
 _WIDEST = 1 << 16
 
 
@@ -100,7 +100,7 @@ def generate(
 
     One compiled program prefills the prompt, and another decodes in calls of about 0.1 seconds, between
     which signals such as that of Ctrl-C are handled. Prompts are padded to a power of two, and caches grow
-    by sizes of a few steps, so that prompts and limits of similar lengths share programs. A model whose
+    in few and large steps, so that prompts and limits of similar lengths share programs. A model whose
     layers have KV caches reads each token once. Other models recompute all tokens for each new token, and
     must be causal. The function works under `jax.jit` and `jax.vmap`, for example over keys, without the
     arguments that run on the host (`stop`, `stream`), as one program with room for all tokens.

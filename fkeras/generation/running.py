@@ -25,9 +25,9 @@ _Carry = TypeVar("_Carry", bound=Any)
 
 # seconds of a call
 _SECONDS = 0.1
-# in a model that computes all tokens again, and with caches: new tokens for which there is room at once
+# new tokens for which there is room at first: in a model that computes all tokens again, and with caches
 _FIRST = (64, 512)
-# the smallest size
+# the smallest size, for the same two kinds of models
 _LEAST = (16, 64)
 
 

@@ -15,6 +15,7 @@ from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.dense import Dense
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.base import Quantized
+from fkeras.layers.quantized.packed_products import PackedProduct, checked_scale, packed_product
 from fkeras.layers.quantized.products import (
     arrange,
     dequantize,
@@ -117,7 +118,8 @@ class QuantizedDense(Quantized):
     """Computes `Dense` and `EinsumDense` with a kernel quantized to 2, 3, 4 or 8 bits.
 
     With "int8" the inputs are quantized too, and the product is computed in integers; gradients
-    ignore the rounding. The other modes dequantize the kernel in each call. Biases are floats and
+    ignore the rounding. The other modes dequantize the kernel in each call; with "int4" and up to 32
+    rows, as in decoding, the kernel's floats are never in memory as a whole. Biases are floats and
     trainable; codes and scales are not trainable.
 
     Args:
@@ -294,12 +296,32 @@ class QuantizedDense(Quantized):
             kernel = kernel / self.awq_scales[:, None]
         return jnp.reshape(kernel, shape)
 
+    def _packed_product(self, x: jax.Array) -> jax.Array | None:
+        """Returns the product of few rows with 4-bit codes; None if codes or equation do not suit."""
+        shape, scale, zero = self.kernel_shape, self.kernel_scale, self.kernel_zero
+        if self.quantization.mode != "int4" or shape is None or self.kernel is None:
+            return None
+        equation, cut = equation_of(self.layer).spelled(x.ndim), self._cut(shape)
+        letters, summed = equation.input[:-cut] if cut else "", equation.kernel[:cut]
+        plain = (letters + summed, letters + equation.kernel[len(summed) :])
+        if not cut or (equation.input, equation.output) != plain:
+            return None
+        block = self.quantization.block_size
+        if self.g_idx is not None:
+            scale = checked_scale(scale, self.g_idx, block, axis=0)
+        leading, form = x.shape[:-cut], PackedProduct(block, "outputs", 1)
+        y = packed_product(form, x.reshape(*leading, -1), self.kernel, scale, zero)
+        return None if y is None else y.reshape(*leading, *shape[cut:])
+
     def dequantize(self) -> fk.Layer:
         return self.floating(kernel=self.floats(), bias=self.bias)
 
     def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         quantizer = getattr(self.quantization, "activation_quantizer", None)
         if quantizer is None:
+            y = self._packed_product(x)
+            if y is not None:
+                return fk.Output(finished(self.layer, y, self.bias), mask=context.mask)
             # weight-only quantization: the float layer computes with the dequantized kernel
             layer = self.layer.replace(kernel=self.floats(), bias=self.bias)
             return fk.Output(layer.call(x), mask=context.mask)

@@ -16,6 +16,7 @@ from fkeras.layers.core.embedding import Embedding, embed
 from fkeras.layers.core.masking import both_masks
 from fkeras.layers.core.reversible_embedding import ReversibleEmbedding, soft_cap
 from fkeras.layers.quantized.base import Quantized
+from fkeras.layers.quantized.packed_products import PackedProduct, checked_scale, packed_product
 from fkeras.layers.quantized.products import arrange, integer_product, rounded_product
 from fkeras.quantizers import abs_max_quantize_grouped_with_zero_point, pack_int4, unpack_int4
 from fkeras.quantizers.codes import dequantize_groups
@@ -142,6 +143,29 @@ class QuantizedEmbedding(Quantized):
         mask = x != 0 if self.layer.mask_zero else None
         return fk.Output(self._floats(codes, scale, zero), mask=both_masks(context.mask, mask))
 
+    def _packed_scores(self, x: jax.Array) -> jax.Array | None:
+        """Returns the scores of few rows, computed with 4-bit codes; None for other scores."""
+        if self.quantization.mode != "int4" or self.quantization.activation_quantizer is not None:
+            return None
+        tied, block = self.reverse_embeddings is None, self.quantization.block_size
+        arrays = (
+            (self.embeddings, self.embeddings_scale, self.embeddings_zero)
+            if tied
+            else (
+                self.reverse_embeddings,
+                self.reverse_embeddings_scale,
+                self.reverse_embeddings_zero,
+            )
+        )
+        codes, scale, zero = arrays
+        assert codes is not None
+        assert scale is not None
+        scale = scale.astype(x.dtype)
+        if self.g_idx is not None:
+            scale = checked_scale(scale, self.g_idx, block, axis=1 if tied else 0)
+        form = PackedProduct(block, "inputs", 0 if tied else 1)
+        return packed_product(form, x, codes, scale, zero)
+
     def _scores(self, x: jax.Array) -> jax.Array:
         self.layer.check_vectors(x)
         x = x.astype(self.policy.compute_dtype)
@@ -155,6 +179,8 @@ class QuantizedEmbedding(Quantized):
             codes = self.embeddings.T if tied else reverse_codes
             scale = arrange(scale.astype(x.dtype), "y", equation.output)
             y = integer_product(equation, quantizer, x, codes, scale)
+        elif (packed := self._packed_scores(x)) is not None:
+            y = packed
         else:
             floats: Any = self.dequantize()
             kernel = floats.embeddings.T if tied else floats.reverse_embeddings

@@ -16,7 +16,7 @@ from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.strict_json import parse
 
 # resource limits: factor by which normalizer, decoder or post-processor may lengthen a text, and characters
-# of a word whose parts WordPiece all tries
+# of a word, whose parts WordPiece tries one after the other
 _GROWTH = 1 << 8
 _WORD = 1000
 _CHARSMAP = "precompiled_charsmap"

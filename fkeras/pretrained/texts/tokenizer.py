@@ -222,8 +222,8 @@ class Tokenizer:
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             raise TypeError(
-                "Tokenizer: is not called. Write ids = tokenizer.encode(text), or tokenizer.chat(messages) "
-                "for a conversation."
+                "Tokenizer: a tokenizer is no function. Write ids = tokenizer.encode(text), or "
+                "tokenizer.chat(messages) for a conversation."
             )
 
     # -- the files ----------------------------------------------------------------------------

@@ -1,0 +1,149 @@
+"""Products of few rows with a matrix of 4-bit codes, whose floats are never in memory as a whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.nn.cpu.forms import Form, compute
+
+# more rows make the product dearer than dequantizing the matrix once
+_MOST_ROWS = 32
+# bytes of each row of codes that a step on a CPU dequantizes: their floats fit into the cache
+_WIDTH = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class PackedProduct(Form):
+    """Product of x (..., i) with the matrix of packed codes: operands x, codes, scales and zero points.
+
+    Without zero points the matrix is `codes / scales`, otherwise `(codes - zero points) * scales`.
+    Accelerators dequantize while they multiply, CPUs a few outputs at a time. Scales without zero points
+    have no derivative.
+
+    Args:
+        block: the number of inputs with the same scales; None for all inputs.
+        pairs: "inputs" if a byte has the codes of two inputs, "outputs" for those of two outputs.
+        outputs: the axis of the outputs in codes, scales and zero points.
+    """
+
+    rows: ClassVar[tuple[int, ...]] = (0,)
+    loops: ClassVar[bool] = True
+
+    block: int | None
+    pairs: str
+    outputs: int
+
+    @property
+    def linear(self) -> tuple[int, ...]:
+        return (0,) if self.block is None else (0, 2)
+
+    def default(self, *operands: jax.Array) -> jax.Array:
+        return self._product(*operands, sums=jnp.einsum)
+
+    def fast(self, *operands: jax.Array) -> jax.Array:
+        x, codes, *factors = operands
+        leading, x = x.shape[:-1], x.reshape(-1, x.shape[-1])
+        size, cut = codes.shape[self.outputs], jax.lax.dynamic_slice_in_dim
+        # XLA moves the floats of a single step out of an outer loop, and keeps them
+        steps = max(2, -(-size // _WIDTH))
+        width = size // steps
+
+        def part(start: jax.Array | int, width: int) -> jax.Array:
+            n = 2 if self.pairs == "outputs" else 1
+            taken = [(codes, start, width), *((f, n * start, n * width) for f in factors)]
+            arrays = (cut(*place, axis=self.outputs) for place in taken)
+            return self._product(x, *arrays, sums=_by_half)
+
+        parts = [part(steps * width, size % steps)] if size % steps else []
+        if width:
+            starts = jnp.arange(steps, dtype="int32") * width
+            y = jax.lax.map(lambda start: part(start, width), starts)
+            parts.insert(0, jnp.moveaxis(y, 0, 1).reshape(x.shape[0], -1))
+        return jnp.concatenate(parts, axis=1).reshape(*leading, -1)
+
+    def _product(
+        self, x: jax.Array, *arrays: jax.Array, sums: Callable[..., jax.Array]
+    ) -> jax.Array:
+        codes, *factors = arrays if self.outputs else [array.T for array in arrays]
+        size, columns = codes.shape
+        # both halves of the bytes in one array: the low halves move to the place of the high ones
+        codes = (codes[None] << np.array([4, 0], codes.dtype)[:, None, None]) >> codes.dtype.type(4)
+        if self.pairs == "outputs":
+            factors = [jnp.moveaxis(f.reshape(-1, columns, 2), 2, 0) for f in factors]
+            y = sums("...i,hic->...ch", x, _floats(codes, factors, self.block))
+            return y.reshape(*x.shape[:-1], -1)
+        x = jnp.pad(x, [*[(0, 0)] * (x.ndim - 1), (0, 2 * size - x.shape[-1])])
+        x = x.reshape(*x.shape[:-1], size, 2)
+        block = self.block and self.block // 2
+        return sums("...ih,hic->...c", x, _floats(codes, [f[None] for f in factors], block))
+
+
+def _by_half(text: str, x: jax.Array, floats: jax.Array) -> jax.Array:
+    """Computes the `einsum` as two products, for which XLA's CPU backend copies no array."""
+    if "...ch" in text:
+        return jnp.stack([x @ floats[0], x @ floats[1]], axis=-1)
+    return x[..., 0] @ floats[0] + x[..., 1] @ floats[1]
+
+
+def _floats(codes: jax.Array, factors: list[jax.Array], block: int | None) -> jax.Array:
+    """Returns floats (2, i, o) for codes (2, i, o) and factors with an axis of groups for that of `i`."""
+    scale, *zero = factors
+    size = codes.shape[1]
+
+    def spread(factor: jax.Array) -> jax.Array:
+        halves, groups, columns = factor.shape
+        shape = (halves, groups, block or size, columns)
+        factor = jnp.broadcast_to(factor[:, :, None], shape).reshape(halves, -1, columns)
+        return factor[:, :size].astype(scale.dtype)
+
+    floats = codes.astype(scale.dtype)
+    return (floats - spread(zero[0])) * spread(scale) if zero else floats / spread(scale)
+
+
+def packed_product(
+    form: PackedProduct, x: jax.Array, codes: jax.Array, scale: jax.Array, zero: jax.Array | None
+) -> jax.Array | None:
+    """Computes the product of a form for x (..., i); None if `x` has many rows or another dtype.
+
+    Args:
+        scale: scales with an axis of groups and an axis of outputs, or of outputs alone.
+        zero: zero points, or None.
+
+    Example:
+        >>> form = PackedProduct(None, "outputs", 1)
+        >>> codes = jnp.array([[0x21], [0x43]], "int8")
+        >>> packed_product(form, jnp.ones((1, 2)), codes, jnp.array([1.0, 2.0]), None)
+        Array([[4., 3.]], dtype=float32)
+    """
+    rows = math.prod(x.shape[:-1])
+    odd = form.pairs == "inputs" and (form.block or 0) % 2
+    # an unknown number of rows is no `int`
+    if odd or not isinstance(rows, int) or not 0 < rows <= _MOST_ROWS or x.dtype != scale.dtype:
+        return None
+    factors = [jnp.atleast_2d(scale) if form.outputs else scale.reshape(len(scale), -1)]
+    factors += [] if zero is None else [zero]
+    count = factors[0].shape[form.outputs]
+    if form.pairs == "outputs" and count % 2:
+        factors = [jnp.pad(f, ((0, 0), (0, 1)), constant_values=1) for f in factors]
+    return compute(form, x, codes, *factors)[..., :count]
+
+
+def checked_scale(scale: jax.Array, groups: jax.Array, block: int, axis: int) -> jax.Array:
+    """Returns scales that are NaN in groups that are not `block` entries which follow each other.
+
+    Example:
+        >>> checked_scale(jnp.ones((2, 1)), jnp.array([0.0, 1.0, 1.0]), 2, axis=0).ravel()
+        Array([nan,  1.], dtype=float32)
+    """
+    count = scale.shape[axis]
+    padded = jnp.pad(groups, (0, count * block - len(groups)), constant_values=count - 1)
+    numbers = jnp.arange(count, dtype=groups.dtype)[:, None]
+    holds = jnp.all(padded.reshape(count, block) == numbers, axis=1)
+    return jnp.where(jnp.expand_dims(holds, 1 - axis), scale, jnp.nan)

@@ -1,0 +1,106 @@
+"""Products of few rows with 4-bit codes equal those with dequantized matrices."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import layers
+
+KEY = jax.random.key(0)
+UNGROUPED = fk.quantizers.Int4QuantizationConfig(block_size=None, activation_quantizer=None)
+# a layer, its inputs, the options of the call
+LAYERS = {
+    "many outputs": (layers.Dense(600, "relu"), (4, 20), {}),
+    "odd": (layers.Dense(531), (2, 13), {}),
+    "few outputs": (layers.Dense(6), (2, 13), {}),
+    "outputs in two axes": (
+        layers.EinsumDense("abc,cde->abde", (None, 8, 70), bias_axes="e"),
+        (2, 3, 16),
+        {},
+    ),
+    "sums of two axes": (layers.EinsumDense("abcd,cde->abe", (None, 520)), (2, 3, 4, 6), {}),
+    "another order": (layers.EinsumDense("abc,dc->abd", (None, 130)), (2, 3, 4), {}),
+    "many rows": (layers.Dense(130), (40, 16), {}),
+    "tied": (layers.ReversibleEmbedding(270, 12), (2, 3, 12), {"reverse": True}),
+    "tied, odd": (layers.ReversibleEmbedding(270, 7), (2, 3, 7), {"reverse": True}),
+    "untied": (layers.ReversibleEmbedding(270, 12, False), (2, 3, 12), {"reverse": True}),
+}
+ROWS = [(name, mode) for name in LAYERS for mode in ("int4", "int4/6", "int4/5", UNGROUPED)]
+GENERAL = ("another order", "many rows")
+
+
+def quantized(name, mode):
+    layer, shape, options = LAYERS[name]
+    x = np.random.default_rng(0).normal(size=shape).astype("float32")
+    spec = jax.ShapeDtypeStruct((None, 3), "int32") if options else x
+    return fk.quantize(layer.build(KEY, spec), mode), jnp.asarray(x), options
+
+
+@pytest.mark.parametrize(("name", "mode"), ROWS, ids=[f"{n}-{m}"[:30] for n, m in ROWS])
+def test_values_and_gradients_are_those_of_the_floats(name, mode):
+    layer, x, options = quantized(name, mode)
+
+    def loss(layer, x):
+        y = layer(x, **options)
+        return jnp.sum(jnp.sin(y)), y
+
+    both = jax.jit(jax.value_and_grad(loss, argnums=1, has_aux=True))
+    (_, y), gradient = both(layer, x)
+    (_, expected), slope = both(layer.dequantize(), x)
+    np.testing.assert_allclose(y, expected, atol=2e-6)
+    np.testing.assert_allclose(gradient, slope, atol=1e-5)
+    program = str(jax.make_jaxpr(lambda layer, x: layer(x, **options))(layer, x))
+    odd_blocks = mode == "int4/5" and bool(options)
+    assert ("platform_form" in program) == (name not in GENERAL and not odd_blocks)
+
+
+def test_rows_may_be_mapped_and_models_too():
+    layer, x, _ = quantized("many outputs", "int4/6")
+    others = fk.quantize(layers.Dense(600, "relu").build(jax.random.key(1), x), "int4/6")
+    xs = jnp.stack([x, 2 * x])
+    pair = jax.tree.map(lambda a, b: jnp.stack([a, b]), layer, others)
+    y = jax.jit(jax.vmap(lambda layer, x: layer(x)))(pair, xs)
+    expected = jnp.stack([layer.dequantize()(xs[0]), others.dequantize()(xs[1])])
+    np.testing.assert_allclose(y, expected, atol=2e-6)
+    y = jax.jit(jax.vmap(lambda x: layer(x)))(xs)
+    np.testing.assert_allclose(y, jax.vmap(layer.dequantize())(xs), atol=2e-6)
+
+
+def test_derivatives_of_scales_with_blocks():
+    layer, x, _ = quantized("many outputs", "int4/6")
+
+    def loss(scale, call):
+        return jnp.sum(jnp.sin(call(layer.replace(kernel_scale=scale))))
+
+    ours = jax.grad(loss)(layer.kernel_scale, lambda layer: layer(x))
+    theirs = jax.grad(loss)(layer.kernel_scale, lambda layer: layer.dequantize()(x))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-4)
+
+
+def test_half_precision_sums_halves_of_bytes_in_one_product():
+    layer = layers.Dense(256, dtype="bfloat16").build(KEY, (None, 64))
+    layer, x = fk.quantize(layer, "int4"), jnp.linspace(-1, 1, 128, dtype="bfloat16").reshape(2, 64)
+    np.testing.assert_allclose(layer(x), layer.dequantize()(x), atol=2e-2)
+    assert layer(x).dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize("outputs", [512, 4096])
+def test_no_loop_holds_the_floats(outputs):
+    layer = fk.quantize(layers.Dense(outputs).build(KEY, (None, 64)), "int4")
+
+    def steps(layer, x):
+        return jax.lax.fori_loop(0, 9, lambda _, x: jnp.sin(layer(x)[:, :64]), x)
+
+    compiled = jax.jit(steps).lower(layer, jnp.ones((2, 64))).compile()
+    shapes = re.findall(r"f32\[([\d,]+)\]", compiled.as_text())
+    assert max(np.prod([int(n) for n in shape.split(",")]) for shape in shapes) <= 64 * outputs // 2
+
+
+def test_groups_in_another_order_are_no_number():
+    layer, x, _ = quantized("many outputs", "int4/6")
+    changed = layer.replace(g_idx=layer.g_idx.at[0].set(3))
+    assert np.isnan(changed(x)[:, 0]).all() and np.isfinite(layer(x)).all()
