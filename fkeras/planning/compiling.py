@@ -27,8 +27,6 @@ _LOW_EFFORT = MappingProxyType(
     {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 )
 
-_donating_step = jax.jit(step.train_logs, static_argnums=0, donate_argnums=1)
-
 
 class CompiledStep(NamedTuple):
     """A compiled training step.
@@ -103,7 +101,7 @@ def compiled(asked: Request, donate: bool) -> CompiledStep:
     options: dict[str, Any] = dict(backend_options(platform)) if trainer.remat is not None else {}
     if platform == "cpu" and (donate or options):
         options.update(_LOW_EFFORT)
-    function = _donating_step if donate else step.compiled_step
+    function = step.donating_step if donate else step.compiled_step
     traced = function.trace(step.training_form(trainer), *_placed(asked))
     lowered = traced.lower()
     program = lowered.compile(compiler_options=options or None)
