@@ -35,8 +35,6 @@ _LOW_EFFORT = MappingProxyType(
 _NEEDED = re.compile(r"(?:HLO temporaries \(|Used )([\d.]+)([KMGT]?)(?:\)| of [\d.]+[KMGT]? hbm)")
 _FACTORS = MappingProxyType({"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40})
 
-_donating_step = jax.jit(step.train_logs, static_argnums=0, donate_argnums=1)
-
 
 class CompiledStep(NamedTuple):
     """A compiled training step.
@@ -149,7 +147,7 @@ def compiled(asked: Request, donate: bool) -> CompiledStep:
     options: dict[str, Any] = dict(backend_options(platform)) if trainer.remat is not None else {}
     if platform == "cpu" and (donate or options):
         options.update(_LOW_EFFORT)
-    function = _donating_step if donate else step.compiled_step
+    function = step.donating_step if donate else step.compiled_step
     arguments = _placed(asked)
     traced = function.trace(step.training_form(trainer), *arguments)
     lowered = traced.lower()

@@ -338,7 +338,7 @@ def plan(
         model: a model, built or not, or a run; arrays and shapes are equally good.
         batch: the batch of `trainer.step`, as arrays or as `jax.ShapeDtypeStruct`s.
         trainer: the trainer.
-        donate: whether the new run takes the memory of the old run, as in `fit` where the backend can.
+        donate: whether the new run takes the memory of the old run, as in `fit` of a large run.
         mesh: sizes of the axes of a mesh by name, such as `{"data": 2, "model": 8}`, in place of the
             trainer's mesh: a plan for devices that the machine does not have, of which up to 64 are
             simulated.

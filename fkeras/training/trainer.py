@@ -42,6 +42,7 @@ from fkeras.training.step import (
     step,
     transformations,
 )
+from fkeras.training.step.donation import without_repeats
 from fkeras.training.step.shares import share_of
 from fkeras.transforms.remat import get_policy
 
@@ -311,7 +312,9 @@ class Trainer(Configurable):
         return returned(started, "Trainer.init", "run = trainer.init(model, key)", depth=2)
 
     @explains_arguments
-    def step(self, run: TrainState[M], batch: Any) -> tuple[TrainState[M], dict[str, jax.Array]]:
+    def step(
+        self, run: TrainState[M], batch: Any, *, donate: bool = False
+    ) -> tuple[TrainState[M], dict[str, jax.Array]]:
         """Returns `(run, logs)` after one step on a batch `(x, y)` or `(x, y, sample_weight)`.
 
         An objective receives the batch unchanged, any tree of arrays; a trainer without a loss
@@ -328,14 +331,23 @@ class Trainer(Configurable):
         `fit` and `run` end with the averaged weights of an optimizer with `use_ema`. After a loop over
         `step`, `trainer.optimizer.finalize(run.opt_state, trainable)` returns them, where `trainable`
         is the model or, with frozen weights, the first part of `fk.partition(model)`.
+
+        Args:
+            run: the run before the step.
+            batch: the rows of the step.
+            donate: whether the new run takes the memory of `run`, which can then not be used any more.
+                Inside of a transformation the outer program decides: `jax.jit(step, donate_argnums=0)`.
         """
         checks.check_run(run, "step")
+        donate = arguments.convert("step", "donate", donate)
         batch = step.as_arrays(self, run.model, batch)
         # Inside a transformation the step becomes a part of the outer program.
         traced = any(isinstance(a, Tracer) for a in jax.tree.leaves((run, batch)))
         try:
-            compute = step.train_logs if traced else step.compiled_step
-            new, logs = compute(step.training_form(self), run, batch)
+            compiled = step.donating_step if donate else step.compiled_step
+            compute = step.train_logs if traced else compiled
+            given = without_repeats(run) if donate and not traced else run
+            new, logs = compute(step.training_form(self), given, batch)
         except (RuntimeError, ValueError):  # JAX raises either for a donated array
             checks.check_alive(run, "step")
             raise
@@ -383,10 +395,11 @@ class Trainer(Configurable):
         validation_freq: int = 1,
         steps_per_execution: int | None = None,
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        donate: bool = False,
     ) -> Fitted[M]:
         """Trains a run for some epochs and returns `(run, history)` as a named tuple.
 
-        The run that is passed in does not change. The order of the rows is a function of the run's
+        The run that is passed in does not change, unless it is donated. The order of the rows is a function of the run's
         key and the number of the step. If layers were frozen or unfrozen between two calls
         (`run.replace(model=fk.freeze(run.model, "body*"))`), the weights that stay trainable keep
         their optimizer state.
@@ -426,6 +439,9 @@ class Trainer(Configurable):
                 tenth of a second.
             checkpoint: a folder, or a `Checkpoint` with intervals: `fit` saves the training there,
                 and the same call resumes from there.
+            donate: whether the training takes the memory of `run`, which can then not be used any
+                more: `run, history = trainer.fit(run, x, y, donate=True)` holds one run instead of
+                the one that was passed in and a copy of the arrays that change.
 
         Raises:
             ValueError: for bad data, before the first step; the message names the array and row.
@@ -448,6 +464,7 @@ class Trainer(Configurable):
         with Rescue(run) as journal, together(self.mesh, "Trainer.fit") as group:
             checks.check_run(run, "fit")
             checks.check_alive(run, "fit")
+            donate = arguments.convert("fit", "donate", donate)
             options = fitting.Options(
                 epochs=epochs,
                 initial_epoch=initial_epoch,
@@ -478,6 +495,7 @@ class Trainer(Configurable):
                 options,
                 journal,
                 group,
+                donate,
             )
             return Fitted(run, history)
 

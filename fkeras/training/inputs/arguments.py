@@ -12,6 +12,7 @@ _OPTIONAL_COUNT = integer(minimum=1, optional=True)
 _RULES = types.MappingProxyType(
     {
         "batch_size": _COUNT,
+        "donate": boolean,
         "epochs": _COUNT,
         "initial_epoch": integer(minimum=0),
         "shuffle": boolean,

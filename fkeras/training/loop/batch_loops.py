@@ -23,7 +23,7 @@ from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs, step
-from fkeras.training.step.donation import donates
+from fkeras.training.step.donation import calls_host
 
 # Target duration of a device call, in seconds: long enough to hide the cost of the dispatch, short
 # enough for a progress bar and for Ctrl-C.
@@ -91,9 +91,9 @@ class CallSize:
         return self.mode
 
     def function(self, large: bool, *arguments: Any) -> Any:
-        """Returns the compiled step; for a large run the donating step, if donation saves copies."""
+        """Returns the compiled step; for a large run the one that overwrites the arrays, if it may."""
         if large and self.overwrites is None:
-            self.overwrites = donates(step.compiled_train, step.donating_train, *arguments)
+            self.overwrites = not calls_host(step.donating_train.trace(*arguments).jaxpr)
         return step.donating_train if large and self.overwrites else step.compiled_train
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from fkeras.engine import replace_weights
 from fkeras.training import callbacks as hooks
 from fkeras.training.data import array_feed
 from fkeras.training.data.joint_feed import JointEpoch
@@ -25,9 +26,11 @@ from fkeras.training.loop.journal import Call, Journal, Point
 from fkeras.training.nonfinite import recovery
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.progress import Progress
-from fkeras.training.records.state import TrainState, own_copy, strong
+from fkeras.training.records.state import TrainState, strong, without_arrays
 from fkeras.training.step import objective, optimizer_state, outputs, sharding, step
 from fkeras.training.step.blocks import FlatRun, flat
+from fkeras.training.step.changes import changed_weights
+from fkeras.training.step.donation import owned
 
 # size in bytes of a run that trains by single steps on CPUs: XLA copies the arrays of a loop, which
 # takes 9 % of a step for the 100 MB of a ResNet50 with 8 images (`benchmarks/convolutional.py`)
@@ -38,7 +41,7 @@ class EpochLoop:
     """Trains one epoch as a sequence of device calls.
 
     Args:
-        run: the state before the epoch; the loop may donate its buffers.
+        run: the state before the epoch.
         epoch: source of the batches.
         callbacks: the callbacks to call between device calls.
         journal: receives the calls; its newest point is the one at which the epoch begins or resumes.
@@ -63,8 +66,8 @@ class EpochLoop:
         self.logs: Mapping[str, Any] = {}
         self.left_out: list[int] = []
         arrays = self._flat(run)
-        # Repeating a call after a NaN needs the arrays before the call, which donation destroys:
-        # donate only runs that take a large part of the device's memory.
+        # Repeating a call after a NaN needs the arrays before the call, and a guarded step takes longer:
+        # only the calls of runs that take a large part of the device's memory overwrite the arrays.
         size = sum(map(_bytes, arrays.leaves))
         large = size > array_feed.device_bytes() // 16
         self.large = self.group.agree(large, "the size of the run")[0]
@@ -81,7 +84,7 @@ class EpochLoop:
         self.cursor = (begin.loader, begin.skip)
         point = dataclasses.replace(
             begin,
-            base=run,
+            base=self._base(run),
             arrays=self.arrays,
             done=epoch.done,
             pending=begin.pending and bool(self.callbacks),
@@ -90,7 +93,7 @@ class EpochLoop:
         # With "skip", the guarded step of a large run returns the arrays from before the step.
         mode = trainer.on_nonfinite
         keeps_nonfinite = mode == "ignore" or (mode == "skip" and self.large)
-        journal.begin_epoch(point, self.large, keeps_nonfinite)
+        journal.begin_epoch(point, run, self.large, keeps_nonfinite)
         self._continue_at(point)
 
     def _flat(self, run: TrainState) -> FlatRun:
@@ -105,15 +108,33 @@ class EpochLoop:
 
     def _take(self, run: TrainState, arrays: FlatRun) -> None:
         """Makes the arrays of a run those of the next call."""
-        if self.large:
-            leaves = tuple(own_copy(arrays.leaves))
-        else:
-            # NumPy arrays stay as they are: the dispatch of a compiled step transfers them faster
-            # than `device_put`. JAX arrays become strongly typed: a weak type would recompile.
-            leaves = tuple(a if type(a) is np.ndarray else strong(a) for a in arrays.leaves)
-        self.arrays = arrays._replace(leaves=leaves)
+        # NumPy arrays stay as they are: the dispatch of a compiled step transfers them faster than
+        # `device_put`, once. JAX arrays become strongly typed: a weak type would recompile.
+        leaves = tuple(a if type(a) is np.ndarray else strong(a) for a in arrays.leaves)
+        self.arrays = arrays._replace(leaves=leaves, fixed=tuple(map(strong, arrays.fixed)))
+        # Callbacks and the caller may refer to the arrays.
+        self.is_shared = True
         # Counted on the host: reading `run.step` from the device would wait for the last call.
         self.next_step = int(run.step) if self.large else 0
+
+    def _base(self, run: TrainState) -> TrainState:
+        """Returns a run for points with arrays; for a large run without arrays that a call overwrites."""
+        if not self.large:
+            return run
+        base = without_arrays(run)
+        if self.arrays.partial:  # the arrays lack the front of the model
+            front = replace_weights(run.model, dict.fromkeys(changed_weights(run.model)))
+            base = base.replace(model=front)
+        return base
+
+    def _own(self) -> tuple:
+        """Returns the arrays of the next call, which overwrites them; copies those in other use."""
+        self.journal.take_over(self.arrays)
+        self.arrays = self.arrays._replace(leaves=owned(self.arrays.leaves))
+        self.journal.take_over(self.arrays)
+        self.base = dataclasses.replace(self.base, arrays=self.arrays)
+        self.is_shared = False
+        return self.arrays.leaves
 
     def train(self) -> dict[str, Any]:
         """Trains the epoch and returns the logs; the journal then has the end of the epoch."""
@@ -127,8 +148,9 @@ class EpochLoop:
             chunk = self.epoch.take(number if remaining is None else min(number, remaining))
             if chunk is None:
                 break
-            call = self._call(*chunk)
-            remaining = None if remaining is None else remaining - call.number
+            # no name for the call: the results of a call belong to the next one alone
+            done = self._call(*chunk).done
+            remaining = None if remaining is None else remaining - chunk[1]
             pause = remaining == 0 or bool(self.callbacks) or self.journal.wants_visit()
             newer = len(self.journal.calls) - self.older
             if not pause and not self.call_size.fresh and newer < self._group_size():
@@ -142,7 +164,7 @@ class EpochLoop:
                 self._settle_older()
             if pause:
                 self._call_hooks()
-                remaining = self.journal.until_save(call.done)
+                remaining = self.journal.until_save(done)
         # Twice, because settling the older group may repeat the calls of the newer group.
         self._settle_older()
         self._settle_older()
@@ -157,15 +179,14 @@ class EpochLoop:
     def _floats(self) -> dict[str, Any]:
         # A training that resumes after the last batch of an epoch has no call and no logs. The run
         # holds the sums from which the logs are computed.
-        structure, leaves = self.arrays.structure, self.arrays.leaves
-        logs = self.logs or step.compiled_logs(self.form, structure, leaves)
+        logs = self.logs or step.compiled_logs(self.form, *self.arrays[:3])
         return as_floats(self.names, logs)
 
     def _call_hooks(self) -> None:
         """Calls `on_batch_end` of the callbacks at the settled point, and records the visit."""
         settled = self.journal.settled
-        # Callbacks may keep the run, and the next call of a large run donates the arrays.
-        run = new_run = own_copy(settled.run) if self.large else settled.run
+        run = new_run = settled.run
+        self.is_shared = True
         stop = False
         if self.callbacks:
             new_run, stop = hooks.call(
@@ -177,44 +198,47 @@ class EpochLoop:
             self._take(new_run, self._flat(new_run))
         point = dataclasses.replace(
             settled,
-            base=new_run,
+            base=self._base(new_run),
             arrays=self.arrays,
             stopping=settled.stopping or stop,
             pending=False,
             fresh=False,
         )
         self._continue_at(point)
-        self.journal.visit(point, dataclasses.replace(point, arrays=None))
+        visited = point if self.large else dataclasses.replace(point, arrays=None)
+        self.journal.visit(point, visited)
 
     def _call(self, rows: tuple, number: int, repeated_call: Call | None = None) -> Call:
         if self.call_size.fresh:
             self.progress.compile_starts()
-        structure, before = self.arrays.structure, self.arrays.leaves
-        batches = np.int32(number)
-        arguments = (before, rows, batches)
+        structure, before, fixed = self.arrays[:3]
+        steps = np.int32(number)
         static = (self.form, structure, "loop")
+        arguments = (before, fixed, rows, steps)
         mode = self.call_size.choose(self.large, step.compiled_train, static, arguments)
         if mode != "loop":
-            arguments = (before, rows, np.int32(0))
+            steps = np.int32(0)
         if self.large and self.trainer.on_nonfinite == "skip":
             mode = "guarded"
         elif self.large and self.trainer.on_nonfinite == "raise":
             # The next step is dispatched before the result of this one is known. A skipped step
             # does not increase the run's step number, so the later steps see a number other than
             # the expected number and change nothing: the arrays remain those before the NaN.
-            mode, arguments = "halting", (before, rows, np.int32(self.next_step))
+            mode, steps = "halting", np.int32(self.next_step)
             self.next_step += 1
-        call_arguments = (self.form, structure, mode, *arguments)
-        function = self.call_size.function(self.large, *call_arguments)
+        static = (self.form, structure, mode)
+        function = self.call_size.function(self.large, *static, before, fixed, rows, steps)
+        if self.is_shared and self.large and self.call_size.overwrites:
+            before = self._own()
         call = self._open_call(rows, number) if repeated_call is None else repeated_call
         call.before = before
         self.journal.calls.append(call)
         if self.large:
             # Ctrl-C between the donation and the assignment would lose the runs before and after.
             with self.journal.interrupts.held():
-                call.result = function(*call_arguments)
+                call.result = function(*static, before, fixed, rows, steps)
         else:
-            call.result = function(*call_arguments)
+            call.result = function(*static, before, fixed, rows, steps)
         self.arrays = self.arrays._replace(leaves=call.outcome[0])
         # The cursor of a repeated call stays: the loader has already passed the batches of the call.
         if repeated_call is None and self.epoch.is_at_state:
@@ -263,9 +287,8 @@ class EpochLoop:
             failed, leaves_before, after = (0,), self.arrays.leaves, last.point()
         else:
             # The group only shows that a step has failed: repeat the steps one by one to find it.
-            repetition = recovery.again(
-                self.trainer, structure, calls[0].before, batches, self.group
-            )
+            before = calls[0].before, self.arrays.fixed
+            repetition = recovery.again(self.trainer, structure, *before, batches, self.group)
             self.arrays = self.arrays._replace(leaves=repetition.leaves)
             self.logs = repetition.logs
             failed, leaves_before = repetition.wrong, repetition.first

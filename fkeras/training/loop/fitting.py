@@ -27,6 +27,7 @@ from fkeras.training.records.history import History
 from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, optimizer_state, outputs, sharding
+from fkeras.training.step.donation import moved
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,12 +68,14 @@ def fit(
     options: Options,
     journal: Journal,
     group: Alone = ALONE,
+    donate: bool = False,
 ) -> tuple[TrainState, History]:
     """Trains for some epochs; resumes from a checkpoint if the folder has one.
 
     Args:
-        run: the run to begin with; `fit` does not change it.
+        run: the run to begin with.
         held: the batches of the validation data, or None.
+        donate: whether the training takes the memory of the run's arrays; otherwise the run stays.
 
     Returns:
         `(run, history)` after the last epoch.
@@ -83,16 +86,19 @@ def fit(
     feeds = {"data": feed, "validation_data": held}
     compare_call(group, trainer, run, feeds, **settings_of(options, callbacks))
     if options.checkpoint is None:
-        run = training.begin(run)
-        return training.on_features(run).epochs()
+        training.begin(run, donate)
+        del run  # only the journal refers to the run, whose arrays the calls may overwrite
+        return training.on_features(journal.newest().run).epochs()
     with open_store(options.checkpoint, group) as store:
         # `on_train_begin` may change the model, and the fingerprint of the checkpoint is that of
         # the changed model: `begin` comes before the saver compares fingerprints.
-        run = training.begin(run)
-        saver = Saver(store, trainer, run, feed, options.shuffle, group)
-        restored = saver.restore(run)
+        training.begin(run, donate)
+        del run
+        saver = Saver(store, trainer, journal.newest().run, feed, options.shuffle, group)
+        restored = saver.restore(journal.newest().run)
         if restored is not None:
             training.resume(restored)
+            del restored
         training = training.on_features(journal.newest().run)
         journal.saver = saver
         # one process cannot save the shards of the others from a second thread
@@ -122,39 +128,18 @@ class _Training:
 
     def epochs(self) -> tuple[TrainState, History]:
         """Trains from the newest point of the journal to the last epoch."""
-        feed, options, journal = self.feed, self.options, self.journal
-        progress = Progress(options.verbose if self.group.leads else 0, options.epochs, feed.steps)
+        options, journal, steps = self.options, self.journal, self.feed.steps
+        progress = Progress(options.verbose if self.group.leads else 0, options.epochs, steps)
         call_size, test_call_size = CallSize(options.steps_per_execution), CallSize()
-        point, batches = journal.newest(), 0
-        for epoch in range(int(point.run.position[0]), options.epochs):
-            if point.stopped:
+        first, batches = int(journal.newest().run.position[0]), 0
+        for epoch in range(first, options.epochs):
+            if journal.newest().stopped:
                 break
             progress.start(epoch)
-            loop = self._begin_epoch(point, epoch, call_size, progress)
-            logs = loop.train()
-            # If validation or `on_epoch_end` raises, the newest point is before all of them: a
-            # resumed training repeats the validation and calls all hooks of the epoch's end again.
-            point, batches = journal.newest(), loop.epoch.done
-            journal.stand(point)
-            progress.stop()
-            if self.group.leads:
-                _warn_left_out(loop.left_out, epoch)
-            run = point.run.replace(position=np.asarray([epoch + 1, 0], "int32"))
-            logs |= self._validate(run, epoch, test_call_size)
-            progress.end(logs, feed.rows(batches), batches)
-            run, stop = self._call("on_epoch_end", run, epoch, logs)
-            # With a fixed number of steps the next epoch continues the same pass over the source.
-            same_pass = feed.steps is not None
-            point = Point(
-                run,
-                finished=point.finished + 1,
-                stopped=stop or point.stopping,
-                loader=point.loader if same_pass else None,
-                skip=point.skip if same_pass else 0,
-            )
-            journal.end_epoch(point, epoch, logs)
+            batches = self._epoch(epoch, call_size, test_call_size, progress)
         # The last checkpoint holds the weights before `finalized`: a later call with more epochs must
         # continue from the trained weights, not from their average.
+        point = journal.newest()
         journal.end(point)
         run = journal.final = optimizer_state.finalized(self.trainer.optimizer, point.run)
         run, _ = self._call("on_train_end", run)
@@ -164,8 +149,43 @@ class _Training:
         journal.interrupts.hold()
         return run, history
 
-    def begin(self, run: TrainState) -> TrainState:
-        """Calls `on_train_begin` and returns the resulting run, which becomes the newest point."""
+    # A method: its local names are gone before the calls of the next epoch overwrite the run.
+    def _epoch(
+        self, epoch: int, call_size: CallSize, test_call_size: CallSize, progress: Progress
+    ) -> int:
+        """Trains and validates one epoch; returns its number of batches."""
+        feed, journal = self.feed, self.journal
+        loop = self._begin_epoch(epoch, call_size, progress)
+        logs = loop.train()
+        # If validation or `on_epoch_end` raises, the newest point is before all of them: a
+        # resumed training repeats the validation and calls all hooks of the epoch's end again.
+        point, batches = journal.newest(), loop.epoch.done
+        journal.stand(point)
+        progress.stop()
+        if self.group.leads:
+            _warn_left_out(loop.left_out, epoch)
+        run = point.run.replace(position=np.asarray([epoch + 1, 0], "int32"))
+        logs |= self._validate(run, epoch, test_call_size)
+        progress.end(logs, feed.rows(batches), batches)
+        run, stop = self._call("on_epoch_end", run, epoch, logs)
+        # With a fixed number of steps the next epoch continues the same pass over the source.
+        same_pass = feed.steps is not None
+        point = Point(
+            run,
+            finished=point.finished + 1,
+            stopped=stop or point.stopping,
+            loader=point.loader if same_pass else None,
+            skip=point.skip if same_pass else 0,
+        )
+        journal.end_epoch(point, epoch, logs)
+        return batches
+
+    def begin(self, run: TrainState, donate: bool) -> None:
+        """Calls `on_train_begin`; the resulting run becomes the newest point."""
+        if donate:
+            with self.journal.interrupts.held():
+                run = moved(run)
+                self.journal.start(Point(run), True)
         run_of_fit = run
         run, stop = self._call("on_train_begin", run)
         changed = run is not run_of_fit
@@ -174,8 +194,8 @@ class _Training:
         run = ready(self.trainer, run).replace(metrics=sums)
         # A NumPy array: `position` never enters a compiled step, and reading it must not wait.
         run = run.replace(position=np.asarray([self.options.initial_epoch, 0], "int32"))
-        self.journal.start(Point(run, stopped=stop), changed)
-        return run
+        # a donated run has no arrays any more, so that exceptions cannot carry it
+        self.journal.start(Point(run, stopped=stop), changed or donate)
 
     def resume(self, restored: RestoredTraining) -> None:
         """Makes a restored checkpoint the newest point, and moves the feeds to its position."""
@@ -198,10 +218,9 @@ class _Training:
         feed, held = with_features(self.trainer, run, self.feed, self.held)
         return dataclasses.replace(self, feed=feed, held=held)
 
-    def _begin_epoch(
-        self, point: Point, epoch: int, call_size: CallSize, progress: Progress
-    ) -> EpochLoop:
+    def _begin_epoch(self, epoch: int, call_size: CallSize, progress: Progress) -> EpochLoop:
         """Calls `on_epoch_begin`, unless the epoch is resumed, and returns the loop of the epoch."""
+        point = self.journal.newest()
         run, begin = point.run, int(point.run.position[1])
         if begin == 0:  # otherwise the epoch was resumed in its middle: its sums and hooks count
             run, _ = self._call("on_epoch_begin", run, epoch)

@@ -22,7 +22,7 @@ from fkeras.training.loop.interrupts import Interrupted, Interrupts
 from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.processes.service import ProcessError
 from fkeras.training.records.annotations import Saver
-from fkeras.training.records.state import TrainState
+from fkeras.training.records.state import TrainState, without_arrays
 from fkeras.training.step.blocks import FlatRun
 
 
@@ -59,13 +59,23 @@ class Point:
         """The run, with its position."""
         if self.arrays is None:
             return self.base
-        position = np.asarray([self.base.position[0], self.done], "int32")
-        return self.arrays.joined(self.base.replace(position=position))
+        return self.arrays.joined(self.base.replace(position=self._position))
+
+    @property
+    def _position(self) -> np.ndarray:
+        if self.arrays is None:
+            return np.asarray(self.base.position)
+        return np.asarray([self.base.position[0], self.done], "int32")
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether no array of the run was overwritten or deleted."""
+        return is_usable(self.base if self.arrays is None else self.arrays[1:3])
 
     @property
     def order(self) -> tuple[int, int, bool]:
         """Sort key for the points of one training: later points are larger."""
-        epoch, batch = map(int, self.run.position)
+        epoch, batch = map(int, self._position)
         return epoch, batch, not self.pending
 
 
@@ -108,6 +118,40 @@ class Call:
         )
 
 
+class _Hooked:
+    """Undoes the hooks at the beginning of an epoch, as they are called again after an exception.
+
+    Args:
+        before: the point before the hooks.
+        run: the run after the hooks.
+    """
+
+    def __init__(self, before: Point, run: TrainState):
+        (old, self.structure), (new, structure) = map(
+            jax.tree.flatten, map(_bare, (before.run, run))
+        )
+        is_same = self.structure == structure
+        pairs = zip(old, new, strict=True) if is_same else [(leaf, None) for leaf in old]
+        self.replaced = [None if a is b else a for a, b in pairs]
+        self.position, self.memory = before.run.position, before.run.memory
+        self.point = dataclasses.replace(before, base=without_arrays(run))
+
+    def undone(self, point: Point) -> Point:
+        """Returns the point before the hooks; the other arrays are those of a point after them."""
+        new = jax.tree.leaves(_bare(point.run))
+        if len(new) == len(self.replaced):
+            new = [b if a is None else a for a, b in zip(self.replaced, new, strict=True)]
+        else:
+            new = self.replaced
+        run = self.structure.unflatten(new)
+        run = run.replace(metrics=point.run.metrics, position=self.position, memory=self.memory)
+        return dataclasses.replace(self.point, base=run, fresh=True)
+
+
+def _bare(run: TrainState) -> TrainState:
+    return run.replace(metrics={}, position=None, memory={})
+
+
 # A dataclass: its constructor has no statement at which an interrupt could lose the run.
 @dataclasses.dataclass(eq=False)
 class Journal:
@@ -140,6 +184,9 @@ class Journal:
     # While no step was taken and no callback changed the run, exceptions carry the very object that
     # `fit` received, not a copy that was placed on devices.
     _untouched: Point | None = None
+    # in the first epoch of calls that overwrite arrays: whether nothing had changed the run before
+    _is_first: bool = False
+    _hooked: _Hooked | None = None
     _history: dict[str, list[Any]] = dataclasses.field(default_factory=dict)
     _epochs: list[int] = dataclasses.field(default_factory=list)
     _finished: list[tuple[int, Mapping[str, Any]]] = dataclasses.field(default_factory=list)
@@ -175,9 +222,11 @@ class Journal:
                     newest = dataclasses.replace(newest, arrays=arrays)
                 break
             newest = call.point()
+        if newest.fresh and self._donates and self._hooked is not None and newest.is_usable:
+            return self._hooked.undone(newest)
         # Arrays may be donated or deleted at any time (large runs, user code).
         for point in (self.visited,) if newest.fresh else (newest, self.visited):
-            if is_usable(point.run):
+            if point.is_usable:
                 return point
         return self.begin
 
@@ -189,7 +238,8 @@ class Journal:
         if self.final is not None and is_usable(self.final):
             return self.final
         point = self.newest()
-        is_received = point is self._untouched or not is_usable(point.run)
+        is_received = point is self._untouched or (point.fresh and self._is_first)
+        is_received = is_received or not point.is_usable
         return self.received if is_received else point.run
 
     def dispatched(self) -> tuple[int, list[jax.Array]]:
@@ -230,17 +280,31 @@ class Journal:
         self._history, self._epochs = dict(history), list(epochs)
         self.stand(point)
 
-    def begin_epoch(self, point: Point, donates: bool, keeps_nonfinite: bool) -> None:
+    def begin_epoch(
+        self, point: Point, run: TrainState, donates: bool, keeps_nonfinite: bool
+    ) -> None:
         """Begins the device calls of an epoch.
 
         Args:
+            run: the run of the point, after the hooks of the epoch's beginning.
             donates: whether a call donates the arrays of the call before.
             keeps_nonfinite: whether the training continues with the arrays of a non-finite step.
         """
         if self.saver is not None:
-            self.saver.begin(point.run)
+            self.saver.begin(run)
         self._donates, self._keeps_nonfinite = donates, keeps_nonfinite
-        self.settled = point
+        if not donates:
+            self.settled = point
+            return
+        # The calls overwrite the arrays of the point before the hooks, too: only the arrays that the
+        # hooks have replaced are kept.
+        self._hooked = _Hooked(self.begin, run)
+        self._is_first = self.begin is self._untouched
+        self.stand(point)
+
+    def take_over(self, arrays: FlatRun) -> None:
+        """Makes arrays those of all points, which then refer to no others; calls may overwrite them."""
+        self.stand(dataclasses.replace(self.settled, arrays=arrays))
 
     def settle(self, point: Point, number: int) -> None:
         """Makes the valid result of the first `number` calls the settled point."""
@@ -389,7 +453,8 @@ class Journal:
 
     def _save_newer(self, point: Point, group: Alone | None = None) -> None:
         assert self.saver is not None
-        if self.saver.saved is None or point.order > self.saver.saved:
+        is_newer = self.saver.saved is None or point.order > self.saver.saved
+        if is_newer and point.is_usable:
             self._save(point, group=group)
 
     def _save(self, point: Point, best: bool = False, group: Alone | None = None) -> None:

@@ -57,12 +57,18 @@ class Again:
 
 
 def again(
-    trainer: Trainer, structure: Any, leaves: tuple, batches: list, group: Alone = ALONE
+    trainer: Trainer,
+    structure: Any,
+    leaves: tuple,
+    fixed: tuple,
+    batches: list,
+    group: Alone = ALONE,
 ) -> Again:
     """Repeats steps one by one, and leaves out those whose results are not finite.
 
     Args:
-        leaves: the run's arrays before the first step.
+        leaves: the run's arrays before the first step that a step changes.
+        fixed: the other arrays of the run.
         batches: for each step, the rows for `step.batch_at` and the index of the batch in them.
     """
     # Steps can be repeated because they are pure. A step that is left out still increases the step
@@ -70,7 +76,7 @@ def again(
     failed, leaves_before, logs = [], leaves, {}
     for number, (rows, place) in enumerate(batches):
         new_leaves, logs, finite = step.compiled_train(
-            step.training_form(trainer), structure, "guarded", leaves, rows, np.int32(place)
+            step.training_form(trainer), structure, "guarded", leaves, fixed, rows, np.int32(place)
         )
         group.wait(finite)
         if not bool(finite):

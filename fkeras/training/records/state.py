@@ -214,6 +214,11 @@ def split(run: TrainState) -> tuple[Any, tuple]:
     return structure, tuple(leaves)
 
 
+def without_arrays(run: TrainState) -> TrainState:
+    """Returns the position, the memory and the key of a run alone."""
+    return run.replace(model=None, state={}, opt_state=None, metrics={}, step=0)
+
+
 def join(structure: Any, leaves: tuple, outer: TrainState) -> TrainState:
     """Returns the run of these leaves, with the position and memory of `outer`."""
     inner = jax.tree.unflatten(structure, leaves)

@@ -18,7 +18,8 @@ from fkeras.engine.network.stacking import Stacking
 from fkeras.optimizers import transformation
 from fkeras.training.data.features import with_front, without_front
 from fkeras.training.records.annotations import Optimizer, Trainer
-from fkeras.training.records.state import TrainState, join, split
+from fkeras.training.records.state import TrainState, split
+from fkeras.training.step.changes import joined, parted
 from fkeras.training.step.elementwise import updates_stacks
 from fkeras.transforms.depth import with_depth
 from fkeras.transforms.splitting import Cut
@@ -77,19 +78,23 @@ class FlatRun(NamedTuple):
 
     Attributes:
         structure: tree structure of the run, with stacked blocks.
-        leaves: arrays of the run.
+        leaves: arrays of the run that a step changes.
+        fixed: the other arrays, such as frozen weights.
         stacking: how the arrays hold repeated blocks; None for single blocks.
         partial: whether weights are missing that only the front of the model reads.
     """
 
     structure: Any
     leaves: tuple
+    fixed: tuple
     stacking: Stacking | None
     partial: bool = False
 
     def joined(self, outer: TrainState) -> TrainState:
         """Returns the run of the arrays, with the position and memory of `outer`."""
-        run = unstacked(self.stacking, join(self.structure, self.leaves, outer))
+        run = joined(self.structure, self.leaves, self.fixed)
+        run = run.replace(position=outer.position, memory=outer.memory)
+        run = unstacked(self.stacking, run)
         return run.replace(model=with_front(run.model, outer.model)) if self.partial else run
 
 
@@ -99,11 +104,13 @@ def flat(trainer: Trainer, run: TrainState, cut: Cut | None = None) -> FlatRun:
     Args:
         cut: where the model is split, for batches of features.
     """
-    if cut is not None:
-        return FlatRun(*split(run.replace(model=without_front(run.model, cut))), None, True)
-    stacking = stacking_of(trainer, run)
+    partial, stacking = cut is not None, None
+    if partial:
+        run = run.replace(model=without_front(run.model, cut))
+    else:
+        stacking = stacking_of(trainer, run)
     structure, leaves = split(stacked(stacking, run))
-    return FlatRun(structure, leaves, stacking)
+    return FlatRun(structure, *parted(structure, leaves), stacking, partial)
 
 
 # cached: every epoch asks for the stacking of the same model

@@ -1,48 +1,97 @@
-"""Decides whether a step donates the arrays of its run.
+"""Decides whether a step overwrites the arrays of its run, which saves the memory of a second run.
 
-Donation saves the memory of a second run. But if a program reads a weight after computing its new
-value, XLA first copies the donated weight, and on a CPU the step becomes up to three times slower
-than a step without donation. The optimized HLO program shows these copies.
+An exception during a step that overwrites its arguments loses the run. XLA raises most errors before
+a program begins: in the compilation, and when memory is missing. Functions of the host that the step
+calls, such as those of `jax.pure_callback`, raise in the middle: then the run before the step has to
+stay. Between two steps, others may refer to the arrays of a run: callbacks, `run.memory`, the caller.
 """
 
 from __future__ import annotations
 
-import re
+import sys
 from typing import Any
 
 import jax
 
-# Matches a `copy` instruction in the text of an HLO program: "= f32[4,2]{1,0} copy(".
-_COPY = re.compile(r"= \w+\[([\d,]*)\](?:\{[^}]*\})? copy\(")
+from fkeras.training.records.state import own_copy
+
+_CALLBACKS = ("pure_callback", "io_callback", "debug_callback")
 
 
-def copies(program: str) -> int:
-    """Returns the number of arrays that an optimized program copies; scalars do not count.
-
-    Example:
-        >>> copies("%c = f32[4,2]{1,0} copy(%p), %n = s32[] copy(%q)")
-        1
-    """
-    return sum(bool(shape) for shape in _COPY.findall(program))
-
-
-def donates(plain: jax.stages.Wrapped, donating: jax.stages.Wrapped, *arguments: Any) -> bool:
-    """Returns whether the donating program copies no more arrays than the plain program.
-
-    The plain program is compiled only if the donating program copies at all. JAX caches compiled
-    programs, so the call that follows does not compile again.
+def calls_host(program: object) -> bool:
+    """Returns whether a jaxpr calls functions of the host.
 
     Example:
-        >>> import functools, jax, jax.numpy as jnp
-        >>> def step(weights): return weights - 0.1 * jnp.cos(weights)
-        >>> donates(jax.jit(step), jax.jit(step, donate_argnums=0), jnp.ones((8, 8)))
-        True
+        >>> import jax.numpy as jnp
+        >>> def watched(x): return jax.debug.callback(print, x)
+        >>> calls_host(jax.make_jaxpr(jax.jit(watched))(1.0)), calls_host(jax.make_jaxpr(jnp.sin)(1.0))
+        (True, False)
     """
-    donating_copies = _copies(donating, arguments)
-    return donating_copies == 0 or donating_copies <= _copies(plain, arguments)
+    if isinstance(program, list | tuple):
+        return any(map(calls_host, program))
+    program = getattr(program, "jaxpr", program)
+    return any(
+        equation.primitive.name in _CALLBACKS or any(map(calls_host, equation.params.values()))
+        for equation in getattr(program, "eqns", ())
+    )
 
 
-def _copies(function: jax.stages.Wrapped, arguments: tuple) -> int:
-    text = function.lower(*arguments).compile().as_text()
-    # A backend without a text of its programs: assume no copies, and donate to save memory.
-    return 0 if text is None else copies(text)
+def owned(leaves: tuple) -> tuple:
+    """Returns arrays that only the returned tuple refers to: copies of the arrays in other use.
+
+    Args:
+        leaves: the only tuple of the caller with these arrays.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> kept = jnp.ones(2)
+        >>> leaves = kept, jnp.ones(2)
+        >>> [old is new for old, new in zip(leaves, owned(leaves))]
+        [False, True]
+    """
+    # CPython counts three references: by the tuple, by `leaf`, and by the argument of `getrefcount`.
+    # Views of NumPy need no copy: XLA does not overwrite memory with a view.
+    return tuple(
+        own_copy(leaf) if not isinstance(leaf, jax.Array) or sys.getrefcount(leaf) > 3 else leaf
+        for leaf in leaves
+    )
+
+
+_moved = jax.jit(lambda leaves: leaves, donate_argnums=0)
+
+
+def moved(tree: Any) -> Any:
+    """Returns a tree with the memory of the arrays of another tree, which can then not be used any more.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> old = jnp.ones(2)
+        >>> new = moved(old)
+        >>> old.is_deleted(), new.is_deleted()
+        (True, False)
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    arrays = {id(leaf): leaf for leaf in leaves if isinstance(leaf, jax.Array)}
+    new = dict(zip(arrays, _moved(tuple(arrays.values())), strict=True))
+    return jax.tree.unflatten(structure, [new.get(id(leaf), leaf) for leaf in leaves])
+
+
+def without_repeats(tree: Any) -> Any:
+    """Returns a tree whose arrays can be donated: copies of arrays that the tree has twice.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> one = jnp.ones(2)
+        >>> first, second = without_repeats((one, one))
+        >>> first is one, second is one
+        (True, False)
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    if len(set(map(id, leaves))) == len(leaves):
+        return tree
+    seen: set[int] = set()
+    new = []
+    for leaf in leaves:
+        new.append(own_copy(leaf) if id(leaf) in seen else leaf)
+        seen.add(id(leaf))
+    return jax.tree.unflatten(structure, new)

@@ -30,6 +30,7 @@ from fkeras.training.data import batch_parts, host_arrays, texts
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, optimizer_state, outputs, sharding, transformations
+from fkeras.training.step.changes import changed_weights, joined, parted
 from fkeras.training.step.form import StepForm
 from fkeras.training.step.objective_call import evaluation_key
 from fkeras.training.step.output_layouts import with_output_layouts
@@ -48,6 +49,51 @@ def train_step(
         batch: `(x, y)` or `(x, y, sample_weight)`; any tree of arrays for an objective.
         valid: mask of the real rows, or None if all are real.
     """
+    new, sums, _ = _stepped(trainer, run, batch, valid)
+    return new, sums
+
+
+def guarded_step(
+    trainer: Trainer,
+    run: TrainState,
+    batch: tuple,
+    valid: jax.Array | None = None,
+    number: jax.Array | None = None,
+) -> tuple[TrainState, jax.Array]:
+    """Returns `(run, fine)` after one step, as `guarded` with the memory of one run and the gradients.
+
+    The new values are computed twice: for the sums of `is_finite`, which need no memory, and in a
+    conditional, which writes them into the memory of the old values.
+
+    Args:
+        number: as of `guarded`.
+    """
+    new, _, update = _stepped(trainer, run, batch, valid)
+    finite = is_finite(new, trainer.mesh)
+    if number is not None:
+        finite = finite & (run.step == number)
+    old = (changed_weights(run.model), run.opt_state)
+    weights, opt_state = jax.lax.cond(finite, update, lambda: old)
+    state, metrics, count = jax.tree.map(
+        lambda a, b: jnp.where(finite, a, b),
+        (new.state, new.metrics, new.step),
+        (run.state, run.metrics, run.step),
+    )
+    model = replace_weights(run.model, weights)
+    new = new.replace(
+        model=model,
+        state=state,
+        opt_state=opt_state,
+        metrics=metrics,
+        step=new.step if number is None else count,
+    )
+    return new, finite
+
+
+def _stepped(
+    trainer: Trainer, run: TrainState, batch: tuple, valid: jax.Array | None
+) -> tuple[TrainState, dict[str, jax.Array], Callable[[], tuple[Any, Any]]]:
+    """Returns `(run, sums, update)`; `update` computes `(changed weights, optimizer state)` again."""
     form = StepForm(trainer)
     batch = form.batch(batch)
     key = subkey(run.key, run.step)
@@ -72,22 +118,32 @@ def train_step(
     (_, (loss, updates, sums)), (grads, new_overwritten) = derive(trainable, overwritten)
     optimizer = transformations.bound(trainer.optimizer, run.model)
     extra = extra_arguments(lambda weights: loss_fn(weights, overwritten)[1][0], loss, grads)
-    deltas, opt_state = optimizer.update(grads, opt_state, trainable, **extra)
-    new_weights = optax.apply_updates(trainable, deltas)
-    run = run.replace(
-        model=constrain(replace_weights(run.model, new_weights | new_overwritten)),
-        state=run.state | updates,
-        opt_state=opt_state,
-        metrics=objective.merge(heads, run.metrics, sums),
-        step=run.step + 1,
-    )
-    return form.result(run), sums
+
+    def updated() -> TrainState:
+        deltas, new_opt_state = optimizer.update(grads, opt_state, trainable, **extra)
+        new_weights = optax.apply_updates(trainable, deltas)
+        model = constrain(replace_weights(run.model, new_weights | new_overwritten))
+        return form.result(
+            run.replace(
+                model=model,
+                state=run.state | updates,
+                opt_state=new_opt_state,
+                metrics=objective.merge(heads, run.metrics, sums),
+                step=run.step + 1,
+            )
+        )
+
+    def update() -> tuple[Any, Any]:
+        new = updated()
+        return changed_weights(new.model), new.opt_state
+
+    return updated(), sums, update
 
 
 def is_finite(run: TrainState, mesh: Mesh | None = None) -> jax.Array:
-    """Returns whether weights, state, optimizer and loss of a run are finite, as one boolean."""
+    """Returns whether the changed weights, state, optimizer and loss of a run are finite, as one boolean."""
     # The sums of other metrics may be infinite in a good run; the loss is summed, so a NaN stays.
-    leaves = jax.tree.leaves((run.model, run.state, run.metrics["loss"]))
+    leaves = jax.tree.leaves((changed_weights(run.model), run.state, run.metrics["loss"]))
     # Scalars of an optimizer may be infinite, such as the best loss before the first step.
     leaves += [_without_infinity(leaf) for leaf in jax.tree.leaves(run.opt_state)]
     # One reduction for all arrays of a shape: each reduction compiles to two or three kernels. On a
@@ -200,6 +256,7 @@ def evaluation_form(trainer: Trainer) -> Trainer:
 
 
 compiled_step = jax.jit(train_logs, static_argnums=0)
+donating_step = jax.jit(train_logs, static_argnums=0, donate_argnums=1)
 
 # The compiled functions of the loops take a flat tuple of arrays: flattening a `TrainState` at
 # every dispatch costs more than a small step, so the structure is a static argument. The number of
@@ -207,11 +264,19 @@ compiled_step = jax.jit(train_logs, static_argnums=0)
 
 
 def _train(
-    trainer: Trainer, structure: Any, mode: str, leaves: tuple, rows: tuple, steps: jax.Array
+    trainer: Trainer,
+    structure: Any,
+    mode: str,
+    leaves: tuple,
+    fixed: tuple,
+    rows: tuple,
+    steps: jax.Array,
 ) -> tuple[tuple, dict[str, jax.Array], jax.Array]:
     """Returns `(leaves, logs, fine)` after some batches.
 
     Args:
+        leaves: the arrays of the run that a step changes, as `parted` returns them.
+        fixed: the other arrays, such as frozen weights.
         mode: "loop" trains on the first `steps` batches; "once" on batch number `steps`;
             "guarded" on batch number `steps`, and leaves out the step if its result is not
             finite; "halting" on the first batch, and leaves out the step if its result is not
@@ -223,16 +288,17 @@ def _train(
     steps, expected = (jnp.zeros_like(steps), steps) if mode == "halting" else (steps, None)
 
     def body(number: jax.Array, leaves: tuple) -> tuple:
-        run = jax.tree.unflatten(structure, leaves)
+        run = joined(structure, leaves, fixed)
         batch, valid = batch_at(rows, number)
-        new, _ = train_step(trainer, run, batch, valid)
         if mode in ("guarded", "halting"):
-            new, one = guarded(run, new, expected, trainer.mesh)
+            new, one = guarded_step(trainer, run, batch, valid, expected)
             fine.append(one)
-        return tuple(jax.tree.leaves(new))
+        else:
+            new, _ = train_step(trainer, run, batch, valid)
+        return parted(structure, jax.tree.leaves(new))[0]
 
     leaves = _repeat(body, leaves, steps, mode)
-    run = jax.tree.unflatten(structure, leaves)
+    run = joined(structure, leaves, fixed)
     logs = objective.results(outputs.heads(trainer, run.model), run.metrics)
     logs, fine = sharding.whole(trainer, (logs, fine[0] if fine else is_finite(run, trainer.mesh)))
     return leaves, logs, fine
@@ -243,9 +309,11 @@ donating_train = jax.jit(_train, static_argnums=(0, 1, 2), donate_argnums=3)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def compiled_logs(trainer: Trainer, structure: Any, leaves: tuple) -> dict[str, jax.Array]:
+def compiled_logs(
+    trainer: Trainer, structure: Any, leaves: tuple, fixed: tuple
+) -> dict[str, jax.Array]:
     """Returns the logs of the sums in a run."""
-    run = jax.tree.unflatten(structure, leaves)
+    run = joined(structure, leaves, fixed)
     return sharding.whole(
         trainer, objective.results(outputs.heads(trainer, run.model), run.metrics)
     )

@@ -15,9 +15,8 @@ from fkeras.nn.convolution import convolve
 from fkeras.training import Callback, Stop
 from fkeras.training.data import array_feed
 from fkeras.training.loop import batch_loops, epoch_loop
-from fkeras.training.records.state import split
 from fkeras.training.step import step
-from fkeras.training.step.donation import donates
+from fkeras.training.step.blocks import flat
 from tests.support.keras_oracle import keras, keras_rules
 
 RNG = np.random.default_rng(1)
@@ -115,9 +114,9 @@ def test_convolutions_by_xla_run_without_a_loop_on_a_cpu(layer, mode):
         by_hand, _ = trainer.step(by_hand, (images[rows], images[rows, 0, 0]))
     chex.assert_trees_all_close(fitted.model, by_hand.model, rtol=1e-4, atol=1e-6)
     feed = array_feed.placed(array_feed.feed_of((images, images[:, 0, 0], None), 4))
-    structure, leaves = split(run)
+    structure, *arrays = flat(trainer, run)[:3]
     rows, _ = feed.epoch(run, 0).take(1)
-    call = (step.compiled_train, (trainer, structure, "loop"), (leaves, rows, np.int32(1)))
+    call = (step.compiled_train, (trainer, structure, "loop"), (*arrays, rows, np.int32(1)))
     assert batch_loops.CallSize().choose(False, *call) == mode
     assert batch_loops.CallSize(2).choose(False, *call) == "loop"
 
@@ -278,30 +277,6 @@ def test_masked_sequences_agree_with_keras():
         expected = theirs.evaluate(ids, y, batch_size=2, verbose=0, return_dict=True)
     for name, value in expected.items():
         assert logs[name] == pytest.approx(value, rel=1e-4), name
-
-
-class Program:
-    """A compiled function whose optimised text is given."""
-
-    def __init__(self, *copied):
-        self.copied = copied
-
-    def lower(self, *arguments):
-        return self
-
-    def compile(self):
-        return self
-
-    def as_text(self):
-        return "\n".join(f"%copy = f32[{shape}]{{1,0}} copy(%weight)" for shape in self.copied)
-
-
-@pytest.mark.parametrize(
-    ("plain", "donating", "expected"),
-    [((), (), True), ((), ("8,8",), False), (("8,8", "4"), ("8,8",), True), ((), ("",), True)],
-)
-def test_programs_that_copy_are_not_donating(plain, donating, expected):
-    assert donates(Program(*plain), Program(*donating), 1) is expected
 
 
 @pytest.mark.parametrize("on_nonfinite", ["raise", "ignore"])

@@ -554,6 +554,7 @@ def test_an_error_inside_a_compiled_step_leaves_a_usable_run(memory, monkeypatch
         _ = trainer.fit(run, data, epochs=2, verbose=0, steps_per_execution=1)
     run = run_of(caught.value)
     assert 0 <= int(run.step) <= 4
+    assert int(run.step) == 4 or memory > 16  # a large run is checked after each step
     calls[:] = [0] * 9
     again, _ = trainer.fit(run, data, verbose=0, steps_per_execution=1)
     assert int(again.step) == int(run.step) + 6
