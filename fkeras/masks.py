@@ -22,6 +22,7 @@ from fkeras.engine.config.converters import boolean, integer
 from fkeras.engine.config.field_types import Converted, Integer
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.values.annotations import Field, Leaf
+from fkeras.nn.attention_blocks import Take, whole
 
 __all__ = ("And", "Causal", "Mask", "Not", "Or", "Prefix", "Segments", "Slot", "Window")
 
@@ -90,6 +91,8 @@ class Mask(Configurable):
         super().__init_subclass__(**kwargs)
         if cls.__module__ == __name__:  # a mask of a user is found in `custom_objects`
             cls._keras_module = "fkeras.masks"
+        elif "allows" in vars(cls):  # not the rows that its base class allows
+            cls._allows_part = Mask._allows_part
         jax.tree_util.register_pytree_node(cls, _flatten, _Unflatten(cls))
 
     def allows(self, query: jax.Array, key: jax.Array) -> jax.Array:
@@ -106,6 +109,14 @@ class Mask(Configurable):
             f"{type(self).__name__}: has no `allows`. Write `def allows(self, query, key): ...`, which "
             "maps positions (b, t) and (b, s) to a Boolean array (b, t, s)."
         )
+
+    def _allows_part(self, query: jax.Array, key: jax.Array, take: Take) -> jax.Array:
+        """Returns the rows of `allows(query, key)` of the queries that `take` selects."""
+        if type(self).__module__ != __name__ and jax.tree.leaves(self):
+            # a mask of a user may have an array with an entry for each query
+            allowed = self.allows(query, key)
+            return take(allowed, allowed.ndim - 2)
+        return self.allows(take(query, query.ndim - 1), key)
 
     @property
     def reach(self) -> Reach:
@@ -244,6 +255,9 @@ class Segments(Mask):
             )
 
     def allows(self, query: jax.Array, key: jax.Array) -> jax.Array:
+        return self._allows_part(query, key, whole)
+
+    def _allows_part(self, query: jax.Array, key: jax.Array, take: Take) -> jax.Array:
         ids = jnp.asarray(self.ids)
         if query.shape[-1] != ids.shape[1] or key.shape[-1] != ids.shape[1]:
             raise ValueError(
@@ -251,7 +265,7 @@ class Segments(Mask):
                 f"received {query.shape[-1]} queries and {key.shape[-1]} keys. With a cache, or in "
                 "attention between two sequences, give positions instead of segments."
             )
-        queries, keys = _pairs(ids, ids)
+        queries, keys = _pairs(take(ids, 1), ids)
         return (queries == keys) & (keys != 0)
 
 
@@ -263,9 +277,11 @@ def _masks(value: Field) -> Field:
     return tuple(value)
 
 
-def _of_one_rank(masks: Sequence[Mask], query: jax.Array, key: jax.Array) -> list[jax.Array]:
+def _of_one_rank(
+    masks: Sequence[Mask], query: jax.Array, key: jax.Array, take: Take
+) -> list[jax.Array]:
     """Returns what each mask allows; a mask with arrays has an axis of rows in any case."""
-    allowed = [mask.allows(query, key) for mask in masks]
+    allowed = [mask._allows_part(query, key, take) for mask in masks]
     rank = max(a.ndim for a in allowed)
     return [jnp.reshape(a, (*(1,) * (rank - a.ndim), *a.shape)) for a in allowed]
 
@@ -281,6 +297,9 @@ class _Several(Mask):
         if not flat:
             raise ValueError(f"{type(self).__name__}: masks: expected at least one mask.")
 
+    def allows(self, query: jax.Array, key: jax.Array) -> jax.Array:
+        return self._allows_part(query, key, whole)
+
 
 class And(_Several):
     """A query attends to keys that every mask allows; made by `mask & other`.
@@ -294,8 +313,8 @@ class And(_Several):
         (3, 0)
     """
 
-    def allows(self, query: jax.Array, key: jax.Array) -> jax.Array:
-        return functools.reduce(jnp.logical_and, _of_one_rank(self.masks, query, key))
+    def _allows_part(self, query: jax.Array, key: jax.Array, take: Take) -> jax.Array:
+        return functools.reduce(jnp.logical_and, _of_one_rank(self.masks, query, key, take))
 
     @property
     def reach(self) -> Reach:
@@ -315,8 +334,8 @@ class Or(_Several):
         (inf, inf)
     """
 
-    def allows(self, query: jax.Array, key: jax.Array) -> jax.Array:
-        return functools.reduce(jnp.logical_or, _of_one_rank(self.masks, query, key))
+    def _allows_part(self, query: jax.Array, key: jax.Array, take: Take) -> jax.Array:
+        return functools.reduce(jnp.logical_or, _of_one_rank(self.masks, query, key, take))
 
     @property
     def reach(self) -> Reach:
@@ -342,7 +361,10 @@ class Not(Mask):
         _masks((self.mask,))
 
     def allows(self, query: jax.Array, key: jax.Array) -> jax.Array:
-        return ~self.mask.allows(query, key)
+        return self._allows_part(query, key, whole)
+
+    def _allows_part(self, query: jax.Array, key: jax.Array, take: Take) -> jax.Array:
+        return ~self.mask._allows_part(query, key, take)
 
 
 class Slot(Configurable):
@@ -358,6 +380,17 @@ class Slot(Configurable):
 
     _keras_module: ClassVar[str] = "fkeras.masks"
     index: Integer = option(convert=integer(minimum=0))
+
+
+def allowed_part(mask: Mask, query: jax.Array, key: jax.Array, take: Take) -> jax.Array:
+    """Returns the rows of `mask.allows(query, key)` of the queries that `take` selects.
+
+    Example:
+        >>> steps = jnp.arange(3)
+        >>> allowed_part(Causal(), steps, steps, lambda x, axis: x[2:]).astype(int)
+        Array([[1, 1, 1]], dtype=int32)
+    """
+    return mask._allows_part(query, key, take)
 
 
 def split_tensors(mask: Mask) -> tuple[Mask, list[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import string
 from collections.abc import Callable, Sequence
@@ -10,9 +11,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from fkeras.nn.attention_blocks import Take, by_blocks, is_long, whole
 from fkeras.nn.numerics.dtypes import wide_dtype
 from fkeras.nn.numerics.slopes import divide
 from fkeras.nn.softmax import exponentials
+
+#: a mask as a function of `take`, which selects queries: (b or 1, heads or 1, n or 1, s or 1), or None
+MaskOf = Callable[[Take], jax.Array | None]
 
 #: dtypes that cuDNN's fused kernel supports
 _SHORT = (jnp.dtype("bfloat16"), jnp.dtype("float16"))
@@ -22,7 +27,7 @@ def dot_product_attention(
     query: jax.Array,
     key: jax.Array,
     value: jax.Array,
-    mask: jax.Array | None = None,
+    mask: jax.Array | MaskOf | None = None,
     bias: jax.Array | None = None,
     scale: float | None = None,
     is_causal: bool = False,
@@ -34,18 +39,20 @@ def dot_product_attention(
     A query whose row of the mask is all False attends to no key: its result and its gradient are
     0. (`jax.nn.dot_product_attention` and Keras return the mean of all values.)
 
+    Long sequences are computed by blocks of queries, whose memory grows with t + s instead of t * s.
+
     Args:
         query: array of shape (b, t, heads, d).
         key: array of shape (b, s, groups, d). The number of heads is a multiple of the number of
             groups; heads // groups adjacent heads share one key.
         value: array of shape (b, s, groups, f).
         mask: a Boolean array that broadcasts to (b, heads, t, s), True where a query may attend to
-            a key.
+            a key, or a function that returns this array for the queries of `take`.
         bias: array that broadcasts to (b, heads, t, s), added before the softmax.
         scale: factor of the logits; None for 1 / sqrt(d).
         is_causal: whether step t attends only to the steps up to t.
-        flash_attention: whether to use cuDNN's fused kernel, which needs a GPU and a 16-bit float
-            type; None is False.
+        flash_attention: True for cuDNN's fused kernel, which needs a GPU and a 16-bit float type;
+            False for one einsum over whole arrays, None to compute long sequences by blocks.
         empty_rows: result for queries that attend to no key: "zeros", or "keras" for the mean of
             all values.
 
@@ -72,24 +79,38 @@ def dot_product_attention(
                 f"{x.shape}. For one head add an axis: x[:, :, None, :]."
             )
     scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
-    mask, bias = (None if x is None else _four_axes(x) for x in (mask, bias))
-    # the fused kernel applies is_causal itself; `combined` also finds the empty rows below
-    order = causal_mask(query.shape[1], key.shape[1])[None, None] if is_causal else None
-    combined = both(mask, order)
+    bias = None if bias is None else _four_axes(bias)
+    mask_of = mask if mask is None or callable(mask) else _mask_of(_four_axes(mask))
+
+    def order(take: Take) -> jax.Array | None:
+        return causal_mask(query.shape[1], key.shape[1], take)[None, None] if is_causal else None
+
     if flash_attention:
         check_flash_applies(query)
+        # the fused kernel applies is_causal; the result does not show empty rows
+        mask = None if mask_of is None else mask_of(whole)
         y = jax.nn.dot_product_attention(
             query, key, value, bias, mask, scale=scale, is_causal=is_causal, implementation="cudnn"
         )
-    else:
-        y = attend(query, key, value, combined, bias, scale)
-    # a causal mask without a user mask leaves no row empty: each step attends to the first key
-    if mask is None or combined is None:
-        return y
-    if empty_rows == "keras":
+        combined = both(mask, order(whole))
+        if mask is None or combined is None:
+            return y
+        if empty_rows == "keras":
+            return fill_empty_rows(y, value, combined)
+        return clear_empty_rows(y, combined)
+
+    def compute(take: Take, rows: jax.Array, bias: jax.Array | None) -> jax.Array:
+        mask = None if mask_of is None else mask_of(take)
+        combined = both(mask, order(take))
+        y = attend(rows, key, value, combined, bias, scale)
+        # a causal mask without a user mask leaves no row empty: each step attends to the first key
+        if mask is None or combined is None or empty_rows != "keras":
+            return y
         return fill_empty_rows(y, value, combined)
-    # `attend` already gives zeros for empty rows; the fused kernel does not
-    return clear_empty_rows(y, combined) if flash_attention else y
+
+    if flash_attention is None and is_long(query.shape[1], key.shape[1]):
+        return by_blocks(compute, query, bias)
+    return compute(whole, query, bias)
 
 
 def attend(
@@ -123,11 +144,9 @@ def attend(
         >>> attend(x, x, x, axes=(1, 2)).shape
         (2, 5, 6, 4, 3)
     """
-    parts = _exponentials(query, key, mask, bias, scale, axes, soft_cap)
+    parts = _exponentials(query, key, mask, bias, scale, axes, soft_cap, value.dtype)
     scores, keys, queries = equations(key.ndim, axes, parts.grouped)
-    wide = parts.weights.dtype
-    weights = parts.weights.astype(value.dtype)
-    y = jnp.einsum(f"{scores},{keys}->{queries}", weights, value, preferred_element_type=wide)
+    y = wide_product(f"{scores},{keys}->{queries}", parts.weights, value)
     # divide after the sum over keys: the result is the smallest array
     total = jnp.squeeze(parts.total, tuple(range(-len(axes), 0)))
     order = tuple(scores.index(letter) for letter in queries[:-1])
@@ -198,8 +217,9 @@ def _exponentials(
     scale: float,
     axes: Sequence[int],
     soft_cap: float | None,
+    dtype: Any = None,
 ) -> _Exponentials:
-    """Computes the unnormalized weights and their sums, in float32 or float64."""
+    """Computes the unnormalized weights, in `dtype`, and their sums, in float32 or float64."""
     heads, groups = query.shape[-2], key.shape[-2]
     if heads % groups:
         raise ValueError(
@@ -208,21 +228,52 @@ def _exponentials(
             f"divides {heads}."
         )
     grouped = heads != groups
+    # The query is smaller than the scores, and XLA's TPU compiler computes product and softmax in one
+    # loop only if nothing is between them. A factor in 16 bits would be less exact than the query.
+    if scale != 1:
+        query = (query.astype(wide_dtype(query.dtype)) * scale).astype(query.dtype)
     # splitting the query's heads into (groups, heads per group) avoids copying the keys
     if grouped:
         query = jnp.reshape(query, (*query.shape[:-2], groups, heads // groups, query.shape[-1]))
         mask, bias = (_split_heads(x, groups, 2 * len(axes)) for x in (mask, bias))
     scores, keys, queries = equations(key.ndim, axes, grouped)
-    wide = wide_dtype(query.dtype)
-    logits = jnp.einsum(f"{queries},{keys}->{scores}", query, key, preferred_element_type=wide)
-    # XLA fuses this product into the loop of the exponentials; scaling the query would add a loop
-    logits = logits * scale
+    logits = wide_product(f"{queries},{keys}->{scores}", query, key)
     if soft_cap is not None:
         logits = soft_cap * jnp.tanh(logits / soft_cap)
     if bias is not None:
-        logits = logits + bias.astype(wide)
-    weights, total = exponentials(logits, mask, range(-len(axes), 0))
+        logits = logits + bias.astype(logits.dtype)
+    # products of finite numbers are finite; a bias is often -inf
+    weights, total = exponentials(logits, mask, range(-len(axes), 0), dtype, bias is None)
     return _Exponentials(weights, total, grouped)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _wide_product(equation: str, x: jax.Array, y: jax.Array) -> jax.Array:
+    return jnp.einsum(equation, x, y, preferred_element_type=wide_dtype(x.dtype))
+
+
+@_wide_product.defjvp
+def _wide_product_jvp(equation: str, primals: tuple, tangents: tuple) -> tuple:
+    (x, y), (x_tangent, y_tangent) = primals, tangents
+    # results in the dtype of the operands: the products of the gradient then have operands of this
+    # dtype, too, where JAX's rule would multiply by a float32 array
+    tangent = jnp.einsum(equation, x_tangent, y) + jnp.einsum(equation, x, y_tangent)
+    return _wide_product(equation, x, y), tangent.astype(wide_dtype(x.dtype))
+
+
+_compiled_product = jax.jit(_wide_product, static_argnums=0, inline=True)
+
+
+def wide_product(equation: str, x: jax.Array, y: jax.Array) -> jax.Array:
+    """Returns the einsum of two arrays of one dtype, in float32 or float64.
+
+    Example:
+        >>> wide_product("ab,bc->ac", jnp.ones((1, 2), "bfloat16"), jnp.ones((2, 1), "bfloat16"))
+        Array([[2.]], dtype=float32)
+    """
+    if x.dtype == y.dtype == wide_dtype(x.dtype):
+        return jnp.einsum(equation, x, y)
+    return _compiled_product(equation, x, y)
 
 
 def equations(rank: int, axes: Sequence[int], grouped: bool = False) -> tuple[str, str, str]:
@@ -243,18 +294,24 @@ def equations(rank: int, axes: Sequence[int], grouped: bool = False) -> tuple[st
     return batch_letters + group_letter + attended + attended.upper(), keys, queries
 
 
-def causal_mask(queries: Any, keys: Any) -> jax.Array:
+def _mask_of(mask: jax.Array) -> MaskOf:
+    return lambda take: take(mask, 2)
+
+
+def causal_mask(queries: Any, keys: Any, take: Take = whole) -> jax.Array:
     """Returns the mask (queries, keys) that lets step t attend to the steps up to t.
+
+    `take` selects the queries, here and below.
 
     Example:
         >>> causal_mask(2, 3)
         Array([[ True, False, False],
                [ True,  True, False]], dtype=bool)
     """
-    return jnp.arange(queries)[:, None] >= jnp.arange(keys)[None, :]
+    return take(jnp.arange(queries), 0)[:, None] >= jnp.arange(keys)[None, :]
 
 
-def window_mask(queries: Any, keys: Any, window: int) -> jax.Array:
+def window_mask(queries: Any, keys: Any, window: int, take: Take = whole) -> jax.Array:
     """Returns the mask (queries, keys) that lets step t attend to steps less than `window` away.
 
     Example:
@@ -262,7 +319,7 @@ def window_mask(queries: Any, keys: Any, window: int) -> jax.Array:
         Array([[ True,  True, False],
                [ True,  True,  True]], dtype=bool)
     """
-    return jnp.abs(jnp.arange(queries)[:, None] - jnp.arange(keys)[None, :]) < window
+    return jnp.abs(take(jnp.arange(queries), 0)[:, None] - jnp.arange(keys)[None, :]) < window
 
 
 def both(one: jax.Array | None, other: jax.Array | None) -> jax.Array | None:

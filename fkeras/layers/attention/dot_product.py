@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, overload
@@ -19,15 +20,17 @@ from fkeras.layers.attention.key_value_cache import (
 )
 from fkeras.layers.attention.score_masks import as_booleans, explicit_mask, score_mask
 from fkeras.layers.common import authoring as fk
-from fkeras.masks import Mask, check_static, join_tensors, split_tensors
+from fkeras.masks import Mask, allowed_part, check_static, join_tensors, split_tensors
 from fkeras.nn import attention_cache
 from fkeras.nn.attention import (
+    MaskOf,
     attend,
     attend_with_weights,
     both,
     clear_empty_rows,
     is_flash_available,
 )
+from fkeras.nn.attention_blocks import Take, by_blocks, is_long, whole
 from fkeras.nn.noise import dropout
 from fkeras.nn.numerics.axes import format_shape
 
@@ -57,10 +60,12 @@ class DotProductAttention(fk.Layer):
         dropout: probability of dropping an attention weight in training.
         cache: "int8" to store keys and values as 8-bit codes with a scale for each head and token;
             None for the compute dtype.
-        kernel: "einsum" for two einsums, on every backend; "xla" or "cudnn" for this implementation of
-            `jax.nn.dot_product_attention` in calls without a soft cap and dropout whose values have
-            the size of the keys; "cudnn" also needs a GPU and 16-bit floats. Other calls use "einsum".
-            `fk.plan` reports the kernel of each layer.
+        kernel: "einsum" for two einsums; "blocks" for einsums of one block of queries after the other,
+            whose memory grows with t + s instead of t * s, and which the gradient computes again; "xla"
+            or "cudnn" for this implementation of `jax.nn.dot_product_attention` in calls without a soft
+            cap whose values have the size of the keys; "cudnn" also needs a GPU and 16-bit floats.
+            Other calls, and training with dropout, use "einsum". None for "blocks" where t * s is at
+            least 2048 * 2048, else "einsum". `fk.plan` reports the kernel of each layer.
         seed: takes the place of the layer's name in the key of each call, so that layers with equal
             seeds draw equally; None for the name.
 
@@ -97,7 +102,9 @@ class DotProductAttention(fk.Layer):
     soft_cap: fk.OptionalReal = fk.option(default=None, convert=fk.real(above=0, optional=True))
     dropout: fk.Real = fk.option(default=0.0, convert=fk.probability)
     cache: str | None = fk.option(default=None, convert=fk.choice("int8", optional=True))
-    kernel: str = fk.option(default="einsum", convert=fk.choice("einsum", "xla", "cudnn"))
+    kernel: str | None = fk.option(
+        default=None, convert=fk.choice("einsum", "blocks", "xla", "cudnn", optional=True)
+    )
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
     supports_masking: ClassVar[bool] = True
@@ -156,8 +163,8 @@ class DotProductAttention(fk.Layer):
                     f"{self._where}: expected positions with a cache, received None. Pass them as "
                     "the fourth argument: attention(query, key, value, positions)."
                 )
-            allowed = self._mask_of_indices(query, key, masks, attention_mask)
-            y = self._attend(context, query, key, value, allowed, bias)
+            by_index = functools.partial(self._mask_of_indices, query, key, masks, attention_mask)
+            y = self._attend(context, query, key, value, by_index, bias)
             return fk.Output(y, mask=masks[0])
         for mask in masks:
             if mask is not None:
@@ -168,9 +175,12 @@ class DotProductAttention(fk.Layer):
             )
             return fk.Output(y, cache, mask=masks[0])
         segments = attention_cache.row_segments(positions)
-        same = segments[:, :, None] == segments[:, None, :]
-        allowed = self._mask_of_positions(positions, positions, attention_mask) & same[:, None]
-        y = self._attend(context, query, key, value, allowed, bias)
+
+        def mask_of(take: Take) -> jax.Array:
+            same = take(segments, 1)[:, :, None] == segments[:, None, :]
+            return self._mask_of_positions(positions, attention_mask, take) & same[:, None]
+
+        y = self._attend(context, query, key, value, mask_of, bias)
         return fk.Output(y, mask=masks[0])
 
     def _check(
@@ -213,13 +223,21 @@ class DotProductAttention(fk.Layer):
     # -- masks --------------------------------------------------------------------------------
 
     def _mask_of_positions(
-        self, query: jax.Array, key: jax.Array, attention_mask: Mask | jax.Array | None
+        self,
+        query: jax.Array,
+        attention_mask: Mask | jax.Array | None,
+        take: Take,
+        key: jax.Array | None = None,
     ) -> jax.Array:
-        """Returns the mask (b, 1 or heads, t, s) for positions (b, t) and (b, s)."""
-        allowed = (query >= 0)[:, :, None] & (key >= 0)[:, None, :]
+        """Returns the mask (b, 1 or heads, n, s) of the queries of `take` among positions (b, t).
+
+        `key` are the positions (b, s) of the keys; None for those of the queries.
+        """
+        key = query if key is None else key
+        allowed = (take(query, 1) >= 0)[:, :, None] & (key >= 0)[:, None, :]
         for mask in (self.mask, attention_mask):
             if isinstance(mask, Mask):
-                allowed = allowed & mask.allows(query, key)
+                allowed = allowed & allowed_part(mask, query, key, take)
         allowed = allowed[:, None]
         if attention_mask is None or isinstance(attention_mask, Mask):
             return allowed
@@ -230,7 +248,7 @@ class DotProductAttention(fk.Layer):
                 f"{format_shape(attention_mask.shape)}. With a cache the last axis has the slots of the "
                 "cache; a mask of fk.masks fits any sizes."
             )
-        return allowed & array
+        return allowed & take(array, 2)
 
     def _mask_of_indices(
         self,
@@ -238,15 +256,16 @@ class DotProductAttention(fk.Layer):
         key: jax.Array,
         masks: tuple,
         attention_mask: Mask | jax.Array | None,
+        take: Take,
     ) -> jax.Array | None:
         """Returns the mask of a call without positions, where a token's index is its position."""
         queries, keys = ((*x.shape[:2], 1) for x in (query, key))
         array = None if isinstance(attention_mask, Mask) else attention_mask
-        allowed = score_mask(self._where, queries, keys, (1,), masks, array, False, None)
+        allowed = score_mask(self._where, queries, keys, (1,), masks, array, False, None, take)
         steps = jnp.arange(query.shape[1]), jnp.arange(key.shape[1])
         for mask in (self.mask, attention_mask):
             if isinstance(mask, Mask):
-                pairs = mask.allows(*steps)
+                pairs = allowed_part(mask, *steps, take)
                 allowed = both(allowed, pairs[None, None] if pairs.ndim == 2 else pairs[:, None])
         return allowed
 
@@ -314,8 +333,11 @@ class DotProductAttention(fk.Layer):
         size = state["positions"].shape[1]
         cache, attended = write_tokens(state, key, value, positions, self._ring_size)
         keys, values = read_tokens(attended, key.dtype)
-        allowed = self._mask_of_positions(positions, attended["positions"], attention_mask)
-        y = self._attend(context, query, keys, values, allowed, bias)
+
+        def mask_of(take: Take) -> jax.Array:
+            return self._mask_of_positions(positions, attention_mask, take, attended["positions"])
+
+        y = self._attend(context, query, keys, values, mask_of, bias)
         if size < self._ring_size:
             # no slot for the token. NaN is visible; other numbers would hide the error
             y = jnp.where((positions >= size)[..., None, None], jnp.asarray(jnp.nan, y.dtype), y)
@@ -326,7 +348,7 @@ class DotProductAttention(fk.Layer):
     def kernel_for(
         self, query: fk.SpecLike, value: fk.SpecLike, backend: str, training: bool = False
     ) -> str:
-        """Returns the kernel that computes a call: "einsum", "xla" or "cudnn".
+        """Returns the kernel that computes a call: "einsum", "blocks", "xla" or "cudnn".
 
         Args:
             query: the query, or its spec.
@@ -341,12 +363,18 @@ class DotProductAttention(fk.Layer):
             'cudnn'
         """
         query, value = fk.as_spec(query), fk.as_spec(value)
-        has_more = self.soft_cap is not None or (training and self.dropout > 0)
-        if has_more or query.dims[-1] != value.dims[-1]:
+        if training and self.dropout > 0:
             return "einsum"
-        if self.kernel == "cudnn" and not is_flash_available(query.dtype, backend):
-            return "einsum"
-        return self.kernel
+        applies = {
+            "einsum": True,
+            "blocks": True,
+            "xla": self.soft_cap is None and query.dims[-1] == value.dims[-1],
+        }
+        applies["cudnn"] = applies["xla"] and is_flash_available(query.dtype, backend)
+        if self.kernel is not None and applies[self.kernel]:
+            return self.kernel
+        in_blocks = self.kernel is None and is_long(query.dims[1], value.dims[1])
+        return "blocks" if in_blocks else "einsum"
 
     def _attend(
         self,
@@ -354,28 +382,35 @@ class DotProductAttention(fk.Layer):
         query: jax.Array,
         key: jax.Array,
         value: jax.Array,
-        mask: jax.Array | None,
+        mask_of: MaskOf,
         bias: jax.Array | None,
     ) -> jax.Array:
         scale = 1.0 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         if bias is not None:
             bias = self._four_axes(bias, query, key)
         kernel = self.kernel_for(query, value, jax.default_backend(), context.training)
-        if kernel != "einsum":
+        if kernel in ("xla", "cudnn"):
+            mask = mask_of(whole)
             y = jax.nn.dot_product_attention(
                 query, key, value, bias, mask, scale=scale, implementation=_implementation(kernel)
             )
             # JAX's result for a query that attends to no key is the mean of all values
             return y if mask is None else clear_empty_rows(y, mask)
-        arguments = query, key, value, mask, bias, scale
+
+        def compute(take: Take, rows: jax.Array, bias: jax.Array | None) -> jax.Array:
+            return attend(rows, key, value, mask_of(take), bias, scale, soft_cap=self.soft_cap)
+
+        if kernel == "blocks":
+            return by_blocks(compute, query, bias)
         if self.dropout > 0 and context.training:
             dropout_key = context.seeded_key(self.seed)
 
             def drop(weights: jax.Array) -> jax.Array:
                 return dropout(dropout_key, weights, self.dropout)
 
+            arguments = query, key, value, mask_of(whole), bias, scale
             return attend_with_weights(*arguments, drop=drop, soft_cap=self.soft_cap)[0]
-        return attend(*arguments, soft_cap=self.soft_cap)
+        return compute(whole, query, bias)
 
     def _four_axes(self, bias: jax.Array, query: jax.Array, key: jax.Array) -> jax.Array:
         """Returns the bias with the axes (b, heads, t, s)."""

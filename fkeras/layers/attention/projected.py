@@ -24,6 +24,7 @@ from fkeras.layers.quantized.projections import (
     read_policy_map,
 )
 from fkeras.nn.attention import attend, attend_with_weights, dot_product_attention
+from fkeras.nn.attention_blocks import Take, whole
 from fkeras.nn.noise import dropout
 from fkeras.nn.numerics.axes import format_shape
 
@@ -43,8 +44,9 @@ class ProjectedAttention(fk.Layer):
         use_bias: whether the projections have biases.
         sliding_window: number of steps in each direction, including the step itself, that a step
             attends to; None for all.
-        flash_attention: whether to use cuDNN's fused kernel, which needs a GPU and a 16-bit float
-            type; None is False. (Keras uses the kernel whenever possible.)
+        flash_attention: True for cuDNN's fused kernel, which needs a GPU and a 16-bit float type;
+            False for one product of whole arrays; None to compute long sequences by blocks of
+            queries, without an array of all scores. (Keras uses the kernel whenever possible.)
         kernel_initializer: draws the kernels.
         bias_initializer: draws the biases.
         kernel_regularizer: penalty on each kernel.
@@ -310,7 +312,10 @@ class ProjectedAttention(fk.Layer):
         is_plain = rank == 3 and self.dropout == 0 and not with_scores
         # the fused kernel of the plain path applies the order of steps itself
         order = is_causal and not is_plain, self.sliding_window
-        mask = score_mask(self._where, *sizes, axes, masks, attention_mask, *order)
+
+        def mask_of(take: Take) -> jax.Array | None:
+            return score_mask(self._where, *sizes, axes, masks, attention_mask, *order, take)
+
         heads = [projected[name].value for name in ("query_dense", "key_dense", "value_dense")]
         q, k, v = self._of_one_dtype(heads)
         if is_plain:
@@ -318,13 +323,14 @@ class ProjectedAttention(fk.Layer):
                 q,
                 k,
                 v,
-                mask=mask,
+                mask=mask_of,
                 scale=self.query_scale,
                 is_causal=is_causal,
                 flash_attention=self.flash_attention,
                 empty_rows=self.empty_rows,
             )
             return y, None
+        mask = mask_of(whole)
         drop = self._drop(context) if self.dropout > 0 and context.training else None
         if with_scores or drop is not None:
             return attend_with_weights(q, k, v, mask, None, self.query_scale, axes, drop)

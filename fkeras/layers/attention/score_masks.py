@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from fkeras.layers.common import authoring as fk
 from fkeras.nn.attention import both, causal_mask, window_mask
+from fkeras.nn.attention_blocks import Take, whole
 from fkeras.nn.numerics.axes import format_shape
 
 
@@ -22,6 +23,7 @@ def score_mask(
     attention_mask: fk.Mask,
     use_causal_mask: bool,
     sliding_window: int | None,
+    take: Take = whole,
 ) -> jax.Array | None:
     """Combines all masks to one mask with the axes of the scores; None without masks.
 
@@ -30,6 +32,7 @@ def score_mask(
         attention_mask: a mask (t, s), (b, t, s) or (b, heads, t, s), or None.
         use_causal_mask: whether step t attends only to the steps up to t.
         sliding_window: number of steps in each direction that a step attends to; None for all.
+        take: selects the queries, for one axis of attention.
 
     Raises:
         ValueError: for an attention mask with other axes, and for several axes of attention whose
@@ -42,10 +45,12 @@ def score_mask(
     """
     rank = len(query)
     mask = _padding(masks[0], rank, axes, of_keys=False)
+    mask = None if mask is None else take(mask, mask.ndim - 2)
     mask = both(mask, _padding(masks[1], rank, axes, of_keys=True))
     mask = both(mask, _padding(masks[2], rank, axes, of_keys=True))
-    mask = both(mask, explicit_mask(where, attention_mask, rank, len(axes)))
-    return both(mask, _order(where, query, value, axes, use_causal_mask, sliding_window))
+    explicit = explicit_mask(where, attention_mask, rank, len(axes))
+    mask = both(mask, None if explicit is None else take(explicit, explicit.ndim - 2))
+    return both(mask, _order(where, query, value, axes, use_causal_mask, sliding_window, take))
 
 
 def as_booleans(mask: jax.Array) -> jax.Array:
@@ -65,6 +70,7 @@ def _order(
     axes: tuple[int, ...],
     use_causal_mask: bool,
     sliding_window: int | None,
+    take: Take,
 ) -> jax.Array | None:
     """Returns the mask of the order of steps: causal, and limited to the window."""
     if not use_causal_mask and sliding_window is None:
@@ -76,9 +82,9 @@ def _order(
             "Set attention_axes to the time axis, or give an attention_mask."
         )
     sizes = query[axes[0]], value[axes[0]]
-    mask = causal_mask(*sizes) if use_causal_mask else None
+    mask = causal_mask(*sizes, take) if use_causal_mask else None
     if sliding_window is not None:
-        mask = both(mask, window_mask(*sizes, sliding_window))
+        mask = both(mask, window_mask(*sizes, sliding_window, take))
     assert mask is not None
     return jnp.reshape(mask, (*(1,) * (len(query) - 1), *mask.shape))
 

@@ -293,6 +293,16 @@ def test_kernels(kernel):
     assert dropping.kernel_for(x, x, "gpu") == kernel
 
 
+@pytest.mark.parametrize("kernel", [None, "einsum", "blocks"])
+def test_long_sequences_are_computed_by_blocks(kernel):
+    layer = layers.DotProductAttention(CAUSAL, kernel=kernel, soft_cap=2.0, dropout=0.1)
+    for length in (1024, 4096, None):
+        x = (1, length, 2, 8)
+        expected = kernel or ("blocks" if length == 4096 else "einsum")
+        assert layer.kernel_for(x, x, "cpu") == expected
+        assert layer.kernel_for(x, x, "cpu", training=True) == "einsum"
+
+
 def test_dropout_in_training_only():
     arrays = _inputs()
     layer = layers.DotProductAttention(CAUSAL, dropout=0.5, soft_cap=2.0)
@@ -341,7 +351,7 @@ def test_calls_that_do_not_fit(inputs, options, message):
         ({"mask": masks.Segments(P)}, "without arrays"),
         ({"soft_cap": 0}, "above 0"),
         ({"cache": "int4"}, "expected 'int8' or None"),
-        ({"kernel": "flash"}, "'einsum', 'xla' or 'cudnn'"),
+        ({"kernel": "flash"}, "'einsum', 'blocks', 'xla' or 'cudnn'"),
         ({"dropout": 2}, "from 0 to 1"),
     ],
 )

@@ -1,0 +1,94 @@
+"""Attention by blocks of queries: memory that grows with the length, not with its square.
+
+Each block of queries attends to all keys, and the gradient computes a block again instead of keeping
+the scores. Masks are computed for the queries of a block.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+#: `take(x, axis)` returns the part of an array that belongs to the queries of a block
+Take = Callable[[jax.Array, int], jax.Array]
+
+#: number of queries of a block: the axis of a matrix unit
+_ROWS = 128
+# scores of a head from which memory counts more than the time of a second forward pass
+_LONG = 2048 * 2048
+
+
+def whole(x: jax.Array, axis: int) -> jax.Array:
+    """Returns `x`: the part of an array that belongs to all queries."""
+    return x
+
+
+def is_long(queries: Any, keys: Any) -> bool:
+    """Returns whether attention between so many queries and keys is computed by blocks.
+
+    Example:
+        >>> is_long(512, 512), is_long(4096, 4096)
+        (False, True)
+    """
+    known = isinstance(queries, int) and isinstance(keys, int)
+    return known and queries > _ROWS and queries * keys >= _LONG
+
+
+def by_blocks(
+    attend: Callable[[Take, jax.Array, jax.Array | None], jax.Array],
+    query: jax.Array,
+    bias: jax.Array | None = None,
+) -> jax.Array:
+    """Computes attention for one block of queries after the other.
+
+    Args:
+        attend: computes the result (b, n, heads, f) of a block from `take`, the block of the query
+            and that of the bias. An array with one entry for each query, such as a mask, goes
+            through `take`.
+        query: array of shape (b, t, heads, d).
+        bias: array of shape (b or 1, heads or 1, t or 1, s), or None.
+
+    Returns:
+        An array of shape (b, t, heads, f).
+
+    Example:
+        >>> def doubled(take, query, bias): return 2 * query
+        >>> by_blocks(doubled, jnp.ones((2, 300, 1, 1))).shape
+        (2, 300, 1, 1)
+    """
+    length = query.shape[1]
+    number, rest = divmod(length, _ROWS)
+    # a bias for each query is split like the query: the gradient of a slice is as large as the whole
+    rows = bias if bias is not None and bias.shape[2] != 1 else None
+    constant = bias if rows is None else None
+
+    def block(start: Any, query: jax.Array, rows: jax.Array | None) -> jax.Array:
+        def take(x: jax.Array, axis: int) -> jax.Array:
+            if x.shape[axis] == 1:
+                return x
+            return jax.lax.dynamic_slice_in_dim(x, start, query.shape[1], axis)
+
+        return attend(take, query, constant if rows is None else rows)
+
+    def split(x: jax.Array | None, axis: int) -> jax.Array | None:
+        if x is None:
+            return None
+        x = jax.lax.slice_in_dim(x, 0, number * _ROWS, axis=axis)
+        return jnp.moveaxis(
+            x.reshape(*x.shape[:axis], number, _ROWS, *x.shape[axis + 1 :]), axis, 0
+        )
+
+    parts = []
+    if number:
+        again = jax.checkpoint(lambda args: block(*args), prevent_cse=False)
+        starts = _ROWS * jnp.arange(number, dtype="int32")
+        y = jnp.moveaxis(jax.lax.map(again, (starts, split(query, 1), split(rows, 2))), 0, 1)
+        parts.append(y.reshape(y.shape[0], number * _ROWS, *y.shape[3:]))
+    if rest or not number:
+        again = jax.checkpoint(functools.partial(block, number * _ROWS))
+        parts.append(again(query[:, -rest:], None if rows is None else rows[:, :, -rest:]))
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)

@@ -1,0 +1,210 @@
+"""Attention of arrays: products in 16 bits, and blocks of queries against whole arrays."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fkeras import layers, masks
+from fkeras.nn.attention import attend, dot_product_attention
+from fkeras.nn.attention_blocks import by_blocks
+
+CAUSAL = masks.Causal()
+LENGTH = 300  # two blocks and a part of a block
+
+
+def _normal(*shape, number=0):
+    return jax.random.normal(jax.random.key(number), shape)
+
+
+def _inputs(length=LENGTH, heads=4, groups=2):
+    sizes = (heads, 3), (groups, 3), (groups, 5)
+    return [_normal(2, length, *size, number=n) for n, size in enumerate(sizes)]
+
+
+def _operand_dtypes(jaxpr):
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            yield from (str(x.aval.dtype) for x in equation.invars)
+        for value in equation.params.values():
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield from _operand_dtypes(inner)
+
+
+def test_products_of_16_bits():
+    layer = layers.MultiHeadAttention(2, 4, dtype="mixed_bfloat16")
+    x = jnp.ones((1, 5, 8), "bfloat16")
+    built = layer.build(jax.random.key(0), x, x)
+
+    def loss(layer, x):
+        return layer(x, x).astype("float32").sum()
+
+    dtypes = list(_operand_dtypes(jax.make_jaxpr(jax.grad(loss, (0, 1)))(built, x).jaxpr))
+    assert len(dtypes) == 36
+    assert set(dtypes) == {"bfloat16"}
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_arrays_kept_for_the_gradient(masked):
+    x = jnp.ones((1, 512, 4, 64), "bfloat16")
+    mask = jnp.tril(jnp.ones((512, 512), bool)) if masked else None
+    _, gradient = jax.vjp(lambda *heads: dot_product_attention(*heads, mask), x, x, x)
+    kept = [a.nbytes for a in jax.tree.leaves(gradient) if hasattr(a, "nbytes")]
+    assert sum(kept) <= 7.8 * 2**20
+
+
+def test_gradients_of_16_bits():
+    heads = [_normal(2, 40, 2, 8, number=n) for n in range(3)]
+
+    def gradients(attention, dtype):
+        def loss(*heads):
+            return jnp.square(attention(*(x.astype(dtype) for x in heads)).astype("float32")).sum()
+
+        with jax.numpy_dtype_promotion("standard"):  # JAX's own attention promotes
+            return np.stack(jax.jit(jax.grad(loss, (0, 1, 2)))(*heads))
+
+    exact = gradients(dot_product_attention, "float32")
+    ours, theirs = (
+        np.abs(gradients(attention, "bfloat16") - exact).mean((1, 2, 3, 4))
+        for attention in (dot_product_attention, jax.nn.dot_product_attention)
+    )
+    # JAX's products of the gradient have one operand of 32 bits
+    assert (ours <= 1.25 * theirs).all(), (ours, theirs)
+
+
+def test_infinite_and_masked_scores():
+    query, keys = jnp.zeros((1, 1, 1, 2)), jnp.zeros((1, 3, 1, 2))
+    values = jnp.array([1.0, 3.0, 8.0]).reshape(1, 3, 1, 1)
+    inf = jnp.inf
+    for scores, allowed, expected in [
+        ([inf, inf, 0.0], [True] * 3, 2.0),
+        ([-inf, -inf, -inf], [True] * 3, 0.0),
+        ([-inf, 0.0, 0.0], [True, True, False], 3.0),
+        ([0.0, 0.0, 0.0], [False] * 3, 0.0),
+        ([3e38, 3e38, -3e38], [True] * 3, 2.0),
+    ]:
+        bias, mask = jnp.array([[[scores]]]), jnp.array([[[allowed]]])
+
+        def result(bias, mask=mask):
+            return attend(query, keys, values, mask, bias).sum()
+
+        y, slopes = jax.value_and_grad(result)(bias)
+        np.testing.assert_allclose(y, expected, rtol=1e-6)
+        assert jnp.isfinite(slopes).all()
+
+
+SEGMENTS = jnp.repeat(jnp.array([[1, 2, 0], [1, 1, 2]]), LENGTH // 3, axis=1)
+
+
+class _Own(masks.Segments):
+    def allows(self, query, key):
+        return self.ids[:, :, None] != self.ids[:, None, :]
+
+
+POSITIONS = jnp.stack([jnp.arange(LENGTH) % 120, jnp.arange(LENGTH) - 40]).clip(-1)
+DENSE = jax.random.bernoulli(jax.random.key(9), 0.3, (2, 4, LENGTH, LENGTH))
+CALLS = {
+    "all": (None, {}),
+    "causal": (CAUSAL, {}),
+    "window": (masks.Window(90, both_sides=True), {}),
+    "prefix or causal": (CAUSAL | masks.Prefix(7), {}),
+    "no key": (~masks.Window(999), {}),
+    "segments": (CAUSAL, {"attention_mask": masks.Segments(SEGMENTS)}),
+    "other segments": (None, {"attention_mask": ~masks.Segments(SEGMENTS) & masks.Window(200)}),
+    "mask of a user": (None, {"attention_mask": _Own(SEGMENTS) & CAUSAL}),
+    "sizes of rows": (None, {"attention_mask": masks.Prefix(jnp.array([4, 200]))}),
+    "array": (None, {"attention_mask": DENSE}),
+    "positions": (CAUSAL & masks.Window(50), {"positions": POSITIONS}),
+    "positions and array": (CAUSAL, {"positions": POSITIONS, "attention_mask": DENSE[:, 0]}),
+    "bias": (CAUSAL, {"bias": _normal(4, LENGTH, LENGTH, number=7)}),
+    "bias of keys": (None, {"bias": _normal(2, 1, 1, LENGTH, number=7)}),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_blocks_equal_one_product(name):
+    mask, options = CALLS[name]
+    bias = options.get("bias", jnp.zeros((1,)))
+    layer = layers.DotProductAttention(mask, soft_cap=2.0)
+
+    def results(kernel):
+        @jax.jit
+        def compute(bias, *heads):
+            own = {**options, "bias": bias} if "bias" in options else options
+            y = layer.replace(kernel=kernel)(*heads, **own)
+            return jnp.sum(y * jnp.cos(jnp.arange(y.size).reshape(y.shape))), y
+
+        gradients = jax.grad(compute, (0, 1, 2, 3), has_aux=True)
+        return gradients(bias, *_inputs())
+
+    for ours, expected in zip(
+        *(jax.tree.leaves(results(k)) for k in ("blocks", "einsum")), strict=True
+    ):
+        np.testing.assert_allclose(ours, expected, atol=2e-5)
+
+
+def test_blocks_of_padded_rows():
+    layer = layers.MultiHeadAttention(2, 3, sliding_window=70, empty_rows="keras")
+    x, mask = _normal(2, 2100, 4), jnp.arange(2100)[None] < jnp.array([[300], [2000]])
+    built = layer.build(jax.random.key(0), x, x)
+    ours, expected = (
+        built.replace(flash_attention=flash)(
+            x, x, query_mask=mask, value_mask=mask, use_causal_mask=True
+        )
+        for flash in (None, False)
+    )
+    np.testing.assert_allclose(ours, expected, atol=1e-6)
+    text = str(jax.make_jaxpr(lambda x: built(x, x, use_causal_mask=True))(x))
+    assert "2100,2100" not in text
+    assert "128,2100" in text
+
+
+@pytest.mark.parametrize("length", [0, 1, 128])
+def test_lengths(length):
+    heads = _inputs(length)
+    layer = layers.DotProductAttention(CAUSAL)
+    ours, expected = (layer.replace(kernel=kernel)(*heads) for kernel in ("blocks", "einsum"))
+    np.testing.assert_allclose(ours, expected, atol=1e-6)
+
+
+def test_derivatives_of_blocks():
+    heads = _inputs(130)
+    tangents = tuple(jnp.ones_like(x) for x in heads)
+
+    def results(kernel):
+        layer = layers.DotProductAttention(CAUSAL, kernel=kernel)
+
+        def slope(*heads):
+            return jax.jvp(lambda *heads: layer(*heads).sum(), heads, tangents)[1]
+
+        def rows(*heads):
+            return jax.vmap(lambda *row: layer(*(x[None] for x in row)))(*heads)
+
+        return jax.jit(lambda *heads: (jax.grad(slope)(*heads), rows(*heads)))(*heads)
+
+    for ours, expected in zip(*(results(kernel) for kernel in ("blocks", "einsum")), strict=True):
+        np.testing.assert_allclose(ours, expected, atol=2e-5)
+
+
+def test_memory_of_long_sequences():
+    spec = jax.ShapeDtypeStruct((1, 8192, 8, 16), "float32")
+
+    def memory(flash):
+        def loss(*heads):
+            y = dot_product_attention(*heads, is_causal=True, flash_attention=flash)
+            return jnp.square(y).sum()
+
+        compiled = jax.jit(jax.grad(loss, (0, 1, 2))).lower(spec, spec, spec).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    assert 20 * memory(None) <= memory(False)
+
+
+def test_a_function_of_blocks_sees_its_queries():
+    query, starts = jnp.zeros((1, LENGTH, 1, 1), int), jnp.arange(LENGTH)
+
+    def numbers(take, query, bias):
+        return query + take(starts, 0)[None, :, None, None]
+
+    np.testing.assert_array_equal(by_blocks(numbers, query).ravel(), starts)
