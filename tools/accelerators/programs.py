@@ -19,12 +19,12 @@ import re
 # the lock file of libtpu would admit one process
 os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+# JAX would look for the devices of the installed compilers, and give up a compiler without one
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import jax
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
-
-jax.config.update("jax_platforms", "cpu")
 
 # a larger estimate is one that the compiler does not know
 _UNKNOWN = 10**12

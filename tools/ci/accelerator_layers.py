@@ -1,6 +1,6 @@
 """Compiles the layers of the layer table for a TPU v5e and an H100, without the devices.
 
-    python tools/ci/accelerator_layers.py --install --part 2/8    # in an environment of its own
+    python tools/ci/accelerator_layers.py --install --part 2/16    # in an environment of its own
     python tools/ci/accelerator_layers.py --rows 'Dense*'          # with the compilers of this Python
     python tools/ci/accelerator_layers.py --write                  # also writes the numbers of all rows
 
@@ -200,7 +200,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.install:
         arguments = [a for a in sys.argv[1:] if a != "--install"]
-        return subprocess.run([str(install()), __file__, *arguments], cwd=ROOT).returncode
+        command = [str(install()), str(pathlib.Path(__file__).resolve()), *arguments]
+        return subprocess.run(command, cwd=ROOT).returncode
     return 1 if check(options) else 0
 
 
