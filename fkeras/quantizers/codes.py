@@ -151,20 +151,6 @@ def pack_int4(codes: jax.Array | np.ndarray, axis: int = 0) -> Any:
     return xp.moveaxis(packed.view(codes.dtype), 0, axis)
 
 
-def int4_halves(packed: Any) -> tuple[Any, Any]:
-    """Returns the codes in the low and in the high halves of the bytes of `pack_int4`.
-
-    Example:
-        >>> import numpy as np
-        >>> int4_halves(np.array([125], "int8"))
-        (array([-3], dtype=int8), array([7], dtype=int8))
-    """
-    # the right shift of int8 is arithmetic, so the shifts extend the sign of a code; uint8 codes
-    # stay unsigned
-    four = packed.dtype.type(4)
-    return (packed << four) >> four, packed >> four
-
-
 def unpack_int4(packed: jax.Array | np.ndarray, size: int, axis: int = 0) -> Any:
     """Unpacks the codes that `pack_int4` packed.
 
@@ -182,7 +168,9 @@ def unpack_int4(packed: jax.Array | np.ndarray, size: int, axis: int = 0) -> Any
         array([-3,  7,  2], dtype=int8)
     """
     xp, packed = _array_module(packed)
-    packed = xp.moveaxis(packed, axis, 0)
-    halves = xp.stack(int4_halves(packed), axis=1)
+    packed, four = xp.moveaxis(packed, axis, 0), xp.asarray(4, packed.dtype)
+    # the right shift of int8 is arithmetic, so the shifts extend the sign of a code; uint8 codes
+    # stay unsigned
+    halves = xp.stack([(packed << four) >> four, packed >> four], axis=1)
     codes = xp.reshape(halves, (2 * packed.shape[0], *packed.shape[1:]))[:size]
     return xp.moveaxis(codes, 0, axis)
