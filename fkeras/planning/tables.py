@@ -108,7 +108,7 @@ def _plan_totals(plan: Any) -> list[str]:
     ]
     if plan.device:
         fits = "The step fits" if plan.fits else "The step does not fit"
-        totals.insert(1, f"{fits} into the {size_text(plan.device_memory)} of a {plan.device}.")
+        totals.insert(1, f"{fits} into the {size_text(plan.device_memory)} of one {plan.device}.")
     totals += _time_totals(plan)
     if plan.collectives:
         parts = (f"{n} {kind} ({size_text(size)})" for kind, n, size in plan.collectives)

@@ -142,7 +142,7 @@ def test_cycles_by_call(as_v5e):
     assert plan.collectives == (("all-gather", 1, 65536), ("all-reduce", 16, 65536))
     assert plan.fits and plan.device_memory == 16 * 2**30
     text = str(plan)
-    assert "for the device 'v5e'" in text and "The step fits into the 16.0 GiB of a v5e." in text
+    assert "for the device 'v5e'" in text and "The step fits into the 16.0 GiB of one v5e." in text
     assert "= 610 cycles, most in (update) 66%, hidden 26%, out 8%" in text
     assert "Collective operations: 1 all-gather (64.0 KiB), 16 all-reduce (64.0 KiB)" in text
     assert "Operations of unknown time in: " in text
@@ -201,7 +201,7 @@ def test_a_step_that_the_compiler_rejects(as_v5e, message):
         assert plan.peak == 17.5 * 2**30
         assert plan.arguments >= plan.weights + plan.optimizer + 2 * 16 * 128 * 4
         assert plan.rejected and plan.fits is False and plan.cycles is None
-        assert "The step does not fit into the 16.0 GiB of a v5e." in str(plan)
+        assert "The step does not fit into the 16.0 GiB of one v5e." in str(plan)
     with pytest.raises(ValueError, match="does not fit into the device"):
         plan.estimate  # noqa: B018
 
