@@ -250,11 +250,10 @@ def estimate_text(estimate: Any) -> str:
 
 
 def estimate_html(estimate: Any) -> str:
-    """Returns an estimate as HTML, with the picture."""
+    """Returns an estimate as HTML, with the drawing."""
     rows, totals = _estimate_rows(estimate), _time_totals(estimate)
     page = html_page(_estimate_title(estimate), _ESTIMATE, rows, totals)
-    picture = "" if estimate.picture is None else estimate.picture._repr_html_()
-    return f"{page}\n{picture}"
+    return f'{page}\n<div style="overflow:auto">{estimate.svg}</div>'
 
 
 _PROFILE = ("Call (layer)", "Time", "Share", "FLOPs", "FLOP/s", "Weights", "At the peak")

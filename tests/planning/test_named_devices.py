@@ -158,7 +158,7 @@ def test_the_estimate_shows_time_by_call(as_v5e):
     assert "by the compiler of a v5e" in lines[0]
     (hidden,) = [line for line in lines if line.startswith("hidden (Dense)")]
     assert re.search(r"0\.107 µs +26\.2% +160 ", hidden)
-    svg = estimate.picture.svg
+    svg = estimate.svg
     # the darkest box has the largest share of the calls; a frame has the sum of its boxes
     assert ">26.2%<" in svg and ">8.2%<" in svg and svg.count(">0.0%<") == 2
     opacities = [float(n) for n in re.findall(r'fill="#ef4444" fill-opacity="([\d.]+)"', svg)]
