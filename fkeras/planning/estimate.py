@@ -49,13 +49,13 @@ class Estimate:
         device: the name of the device.
         rows: number of rows of the batch.
         without_cycles: names of the calls with operations whose cycles the compiler does not know.
-        picture: the model's graph, in which the color of a call shows its share of the cycles; None for
-            a model without a graph.
+        svg: a drawing of the model's graph, in which the color of a call shows its share of the cycles;
+            "" for a model without a graph.
 
     Example:
         >>> import fkeras as fk
         >>> call = fk.planning.CallEstimate("dense", "Dense", cycles=300, share=1.0, flops=6e4)
-        >>> estimate = fk.planning.Estimate((call,), 300, 1.5e9, "v5e", 8, (), None)
+        >>> estimate = fk.planning.Estimate((call,), 300, 1.5e9, "v5e", 8, (), "")
         >>> f"{estimate.seconds:.1e}"
         '2.0e-07'
         >>> str(estimate).splitlines()[0]
@@ -68,7 +68,7 @@ class Estimate:
     device: str
     rows: int
     without_cycles: tuple[str, ...]
-    picture: Picture | None = dataclasses.field(repr=False)
+    svg: str = dataclasses.field(repr=False)
 
     @property
     def seconds(self) -> float | None:
@@ -103,8 +103,7 @@ def estimate(plan: Any, model: Any, clock: float) -> Estimate:
         CallEstimate(call.name, call.layer, call.cycles, call.cycles / total, call.flops)
         for call in plan.calls
     )
-    picture = None
+    svg = ""
     if getattr(model, "graph", None) is not None:
         svg = to_svg(model, shapes=False, shares={call.name: call.share for call in calls})
-        picture = Picture(svg, f"the cycles of {model._where} on a {plan.device or 'TPU'}")
-    return Estimate(calls, plan.cycles, clock, plan.device, plan.rows, plan.without_cycles, picture)
+    return Estimate(calls, plan.cycles, clock, plan.device, plan.rows, plan.without_cycles, svg)

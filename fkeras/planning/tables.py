@@ -108,7 +108,7 @@ def _plan_totals(plan: Any) -> list[str]:
     ]
     if plan.device:
         fits = "The step fits" if plan.fits else "The step does not fit"
-        totals.insert(1, f"{fits} into the {size_text(plan.device_memory)} of a {plan.device}.")
+        totals.insert(1, f"{fits} into the {size_text(plan.device_memory)} of one {plan.device}.")
     totals += _time_totals(plan)
     if plan.collectives:
         parts = (f"{n} {kind} ({size_text(size)})" for kind, n, size in plan.collectives)
@@ -250,11 +250,10 @@ def estimate_text(estimate: Any) -> str:
 
 
 def estimate_html(estimate: Any) -> str:
-    """Returns an estimate as HTML, with the picture."""
+    """Returns an estimate as HTML, with the drawing."""
     rows, totals = _estimate_rows(estimate), _time_totals(estimate)
     page = html_page(_estimate_title(estimate), _ESTIMATE, rows, totals)
-    picture = "" if estimate.picture is None else estimate.picture._repr_html_()
-    return f"{page}\n{picture}"
+    return f'{page}\n<div style="overflow:auto">{estimate.svg}</div>'
 
 
 _PROFILE = ("Call (layer)", "Time", "Share", "FLOPs", "FLOP/s", "Weights", "At the peak")

@@ -142,7 +142,7 @@ def test_cycles_by_call(as_v5e):
     assert plan.collectives == (("all-gather", 1, 65536), ("all-reduce", 16, 65536))
     assert plan.fits and plan.device_memory == 16 * 2**30
     text = str(plan)
-    assert "for the device 'v5e'" in text and "The step fits into the 16.0 GiB of a v5e." in text
+    assert "for the device 'v5e'" in text and "The step fits into the 16.0 GiB of one v5e." in text
     assert "= 610 cycles, most in (update) 66%, hidden 26%, out 8%" in text
     assert "Collective operations: 1 all-gather (64.0 KiB), 16 all-reduce (64.0 KiB)" in text
     assert "Operations of unknown time in: " in text
@@ -158,7 +158,7 @@ def test_the_estimate_shows_time_by_call(as_v5e):
     assert "by the compiler of a v5e" in lines[0]
     (hidden,) = [line for line in lines if line.startswith("hidden (Dense)")]
     assert re.search(r"0\.107 µs +26\.2% +160 ", hidden)
-    svg = estimate.picture.svg
+    svg = estimate.svg
     # the darkest box has the largest share of the calls; a frame has the sum of its boxes
     assert ">26.2%<" in svg and ">8.2%<" in svg and svg.count(">0.0%<") == 2
     opacities = [float(n) for n in re.findall(r'fill="#ef4444" fill-opacity="([\d.]+)"', svg)]
@@ -201,7 +201,7 @@ def test_a_step_that_the_compiler_rejects(as_v5e, message):
         assert plan.peak == 17.5 * 2**30
         assert plan.arguments >= plan.weights + plan.optimizer + 2 * 16 * 128 * 4
         assert plan.rejected and plan.fits is False and plan.cycles is None
-        assert "The step does not fit into the 16.0 GiB of a v5e." in str(plan)
+        assert "The step does not fit into the 16.0 GiB of one v5e." in str(plan)
     with pytest.raises(ValueError, match="does not fit into the device"):
         plan.estimate  # noqa: B018
 
