@@ -211,7 +211,8 @@ class Journal:
             if not self.group.is_computed(finite):
                 break
             try:
-                valid = bool(finite) or self._keeps_nonfinite
+                # explicit: another thread may call, in which JAX_TRANSFER_GUARD holds
+                valid = bool(jax.device_get(finite)) or self._keeps_nonfinite
             except Exception:  # the computation failed on the device: the arrays have no contents
                 break
             if not valid:

@@ -189,3 +189,21 @@ def test_a_guarded_step_needs_the_memory_of_one_run_and_its_gradients():
     weights = sum(leaf.nbytes for leaf in jax.tree.leaves(run.model))
     for mode in ("guarded", "halting"):
         assert held[mode] < held["once"] + 1.1 * weights
+
+
+@pytest.mark.parametrize("memory", [1 << 12, 1 << 32])
+def test_a_guard_of_transfers_permits_those_of_the_trainer(memory, monkeypatch):
+    monkeypatch.setattr(array_feed, "MEMORY", memory)
+    run, options = start(), {"verbose": 0, "callbacks": [Watch()], "epochs": 2}
+    expected, logs = trainer().fit(run, X, Y, 16, validation_data=(X, Y), **options)
+    with jax.transfer_guard("disallow"):
+        guarded, again = trainer().fit(run, X, Y, 16, validation_data=(X, Y), **options)
+        _ = trainer().fit(run, [(X[:16], Y[:16]), (X[16:], Y[16:])], verbose=0)
+        evaluated = trainer().evaluate(guarded, X, Y, verbose=0)
+        predicted = trainer().predict(guarded, X)
+        with pytest.raises(Exception, match="Disallowed host-to-device"):
+            jnp.sin(X)
+    chex.assert_trees_all_equal(guarded.model, expected.model)
+    assert again.history == logs.history
+    assert evaluated["loss"] == pytest.approx(logs.history["val_loss"][-1], rel=1e-6)
+    assert predicted.shape == (32, 13)
