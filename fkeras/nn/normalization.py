@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from fkeras.nn.numerics.axes import align
 from fkeras.nn.numerics.dtypes import wide_dtype
+from fkeras.nn.statistics import mean_and_variance
 
 _EPSILON = 1e-7
 # factor of `unit_normalization`, as in Keras
@@ -17,13 +18,19 @@ _LARGEST = 1e12
 
 
 def moments(
-    x: jax.Array, axis: int = -1, mask: jax.Array | None = None
+    x: jax.Array,
+    axis: int = -1,
+    mask: jax.Array | None = None,
+    shift: jax.Array | None = None,
+    epsilon: float = 0.0,
 ) -> tuple[jax.Array, jax.Array]:
     """Computes the mean and the biased variance over all axes except `axis`.
 
     Args:
         x: array of shape (b, ..., c) in a dtype wide enough for sums.
         mask: Boolean array with the axes of `x` except the last; False excludes a position.
+        shift: an estimate of the mean, of shape (c,), or None; see `mean_and_variance`.
+        epsilon: the number that is added to the variance.
 
     Returns:
         Two arrays of shape (c,).
@@ -35,9 +42,9 @@ def moments(
     """
     axes = tuple(a for a in range(x.ndim) if a != axis % x.ndim)
     if mask is None:
-        mean = jnp.mean(x, axes)
-        # two passes: the mean of squares minus the squared mean loses all digits far from zero
-        return mean, jnp.mean(jnp.square(x - align(mean, x.ndim, axis)), axes)
+        shift = None if shift is None else align(shift.astype(x.dtype), x.ndim, axis)
+        mean, variance = mean_and_variance(x, axes, shift, epsilon)
+        return jnp.squeeze(mean, axes), jnp.squeeze(variance, axes)
     counted = jnp.broadcast_to(mask.astype(bool)[..., None], x.shape)
     # as in Keras, epsilon in the count gives mean 0 if the mask excludes everything
     count = jnp.sum(counted, axes, dtype=x.dtype) + _EPSILON
@@ -174,9 +181,8 @@ def layer_normalization(
     axes = tuple(sorted(a % x.ndim for a in axis))
     dtype = x.dtype
     x = x.astype(wide_dtype(dtype))
-    # two passes: the mean of squares minus the squared mean loses all digits far from zero
-    centred = x - jnp.mean(x, axes, keepdims=True)
-    scale = inverse_root(jnp.mean(jnp.square(centred), axes, keepdims=True) + epsilon)
+    mean, variance = mean_and_variance(x, axes, epsilon=epsilon)
+    centred, scale = x - mean, inverse_root(variance + epsilon)
     shape = [x.shape[a] if a in axes else 1 for a in range(x.ndim)]
     if gamma is not None:
         scale = scale * jnp.reshape(gamma, shape).astype(x.dtype)
@@ -251,18 +257,20 @@ def group_normalization(
     shape = tuple(1 if a in positions else n for a, n in enumerate(x.shape))
 
     def group_mean(array: jax.Array) -> jax.Array:
-        # first over positions: XLA computes many channels at once
-        means = jnp.mean(array, positions).reshape(shape[0], groups, size // groups)
-        return jnp.repeat(jnp.mean(means, -1), size // groups, 1).reshape(shape)
+        means = jnp.mean(array.reshape(shape[0], groups, size // groups), -1)
+        return jnp.repeat(means, size // groups, 1).reshape(shape)
 
-    # two passes: the mean of squares minus the squared mean loses all digits far from zero
-    centred = x - group_mean(x)
-    scale = inverse_root(group_mean(jnp.square(centred)) + epsilon)
+    # first over positions: XLA computes many channels at once
+    means, variances = mean_and_variance(x, positions, epsilon=epsilon)
+    offset = means - group_mean(means)
+    scale = inverse_root(group_mean(variances + jnp.square(offset)) + epsilon)
     if gamma is not None:
         scale = scale * align(gamma.astype(x.dtype), x.ndim, axis)
-    y = centred * scale
+    # the differences of which the gradient of the variance consists, so that XLA makes one array
+    shift = offset * scale
     if beta is not None:
-        y = y + align(beta.astype(x.dtype), x.ndim, axis)
+        shift = shift + align(beta.astype(x.dtype), x.ndim, axis)
+    y = (x - means) * scale + shift
     return y.astype(dtype) if jnp.issubdtype(dtype, jnp.inexact) else y
 
 

@@ -28,6 +28,8 @@ Axes = tuple[int | None, ...]
 class Form(abc.ABC):
     """A function of arrays with a default computation and a fast computation for CPUs.
 
+    A form may have a computation for TPUs, too; under `jax.vmap` TPUs use the default computation.
+
     Subclasses are frozen dataclasses: a form is a static parameter of the primitive.
 
     Attributes:
@@ -59,6 +61,10 @@ class Form(abc.ABC):
     @abc.abstractmethod
     def fast(self, *operands: jax.Array) -> jax.Array:
         """Computes the function on CPUs."""
+
+    def tpu(self, *operands: jax.Array) -> jax.Array:
+        """Computes the function on TPUs."""
+        return self.default(*operands)
 
     def gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
         """Computes the gradient for one operand on CPUs."""
@@ -292,7 +298,14 @@ def _lower_fast(*operands: Any, form: Form, jaxpr: Any) -> Any:
     return form.fast(*operands)
 
 
+def _lower_tpu(*operands: Any, form: Form, jaxpr: Any) -> Any:
+    if type(form).tpu is Form.tpu:
+        return _lower_default(*operands, form=form, jaxpr=jaxpr)
+    return form.tpu(*operands)
+
+
 mlir.register_lowering(FORM, mlir.lower_fun(_lower_default, multiple_results=False))
+mlir.register_lowering(FORM, mlir.lower_fun(_lower_tpu, multiple_results=False), platform="tpu")
 mlir.register_lowering(FORM, mlir.lower_fun(_lower_fast, multiple_results=False), platform="cpu")
 
 

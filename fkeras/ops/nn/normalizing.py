@@ -13,8 +13,9 @@ from fkeras.engine.symbolic.define import op, to_floats
 from fkeras.engine.values.argument_types import Axes
 from fkeras.nn.normalization import layer_normalization as _layer_normalization
 from fkeras.nn.normalization import rms_normalization as _rms_normalization
-from fkeras.nn.numerics.axes import align
+from fkeras.nn.numerics.axes import align, canonical_axes
 from fkeras.nn.numerics.stable import vector_norm
+from fkeras.nn.statistics import mean_and_variance
 from fkeras.ops.numpy.reductions import axes_of
 
 __all__ = (
@@ -55,9 +56,13 @@ def moments(
             "already cover all devices. Leave it out."
         )
     x, axes = to_floats(x), axes_of(axes)
+    if jnp.iscomplexobj(x):
+        return jnp.mean(x, axes, keepdims=keepdims), jnp.var(x, axes, keepdims=keepdims)
     wide = _wide(x)
-    mean = jnp.mean(wide, axes, keepdims=keepdims)
-    variance = jnp.var(wide, axes, keepdims=keepdims)
+    positions = canonical_axes(axes, x.ndim)
+    mean, variance = mean_and_variance(wide, positions)
+    if not keepdims:
+        mean, variance = jnp.squeeze(mean, positions), jnp.squeeze(variance, positions)
     if wide.dtype == x.dtype:
         return mean, variance
     # the mean fits into the dtype of x, but the variance may exceed float16's range: clip, as Keras

@@ -1,0 +1,137 @@
+"""Mean and variance in one pass: as exact as in two passes, for any values and any shift."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fkeras.nn.normalization import batch_normalization, group_normalization, layer_normalization
+from fkeras.nn.statistics import _Mean, _Variance, mean_and_variance, mean_of_part
+
+RNG = np.random.default_rng(0)
+ROWS = RNG.normal(size=(64, 200)).astype("float32")
+
+
+def changed(change):
+    x = ROWS.copy()
+    change(x)
+    return x
+
+
+ARRAYS = {
+    "far from zero": ROWS + np.float32(1e4),
+    "farther from zero": ROWS + np.float32(-1e6),
+    "small": ROWS * np.float32(1e-4) + 1,
+    "constant": np.full_like(ROWS, 12345.678),
+    "one outlier first": changed(lambda x: x.__setitem__((slice(None), 0), 1e6)),
+    "one row of outliers": changed(lambda x: x.__setitem__(0, 1e6)),
+    "sparse": ROWS * (ROWS > 2.5),
+    "two levels": changed(lambda x: x.__setitem__((slice(None), slice(0, 13)), 1e5)),
+}
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,)])
+@pytest.mark.parametrize("name", ARRAYS)
+def test_one_pass_is_as_exact_as_two(name, axes):
+    x = ARRAYS[name]
+    exact = x.astype("float64").var(axis=axes, keepdims=True)
+    form, mean = _Variance(axes, 1e-3), _Mean(axes).default(x)
+    exact_mean = x.astype("float64").mean(axis=axes, keepdims=True)
+    assert (np.abs(mean - exact_mean) <= 1e-6 * (np.abs(exact_mean) + np.sqrt(exact))).all()
+    shifts = {
+        "moving mean of the first step": jnp.zeros_like(mean),
+        "moving mean": mean + 0.5 * np.sqrt(exact).astype("float32"),
+        "broken moving mean": jnp.full_like(mean, jnp.nan),
+    }
+    ways = {"part": form.default(x, mean)}
+    ways |= {about: form.tpu(x, mean, shift) for about, shift in shifts.items()}
+    errors = {
+        about: np.max(np.abs(variance - exact) / (exact + 1e-3)) for about, variance in ways.items()
+    }
+    two_passes = np.max(np.abs(form.fast(x, mean) - exact) / (exact + 1e-3))
+    assert max(errors.values()) <= max(2 * two_passes, 5e-6), errors
+
+
+def test_overflowing_squares_give_infinity():
+    x = jnp.array([[1e30, -1e30, 0.0]])
+    form, mean = _Variance((1,), 1e-3), jnp.zeros((1, 1))
+    for variance in (form.default(x, mean), form.tpu(x, mean, mean), form.fast(x, mean)):
+        assert jnp.isinf(variance).all()
+    with jax.disable_jit():  # without jit the form for accelerators computes
+        assert not layer_normalization(x).any()
+    x = jnp.array([[1.0, jnp.nan]])
+    assert np.isnan(form.default(x, mean)).all()
+    assert np.isnan(form.tpu(x, mean, mean)).all()
+
+
+def test_the_part_is_at_least_a_sixteenth():
+    shapes = ((100,), (3,), (17,), (4, 31), (8, 2), (16, 16), (1,))
+    for shape in shapes:
+        ones = jnp.ones(shape).at[(0,) * len(shape)].set(2.0)
+        mean = mean_of_part(ones, tuple(range(len(shape))))
+        assert 1 + 1 / np.prod(shape) <= mean.ravel()[0] <= 1 + min(1, 16 / np.prod(shape)) + 1e-6
+
+
+@pytest.mark.parametrize("shift", [None, 0.5])
+def test_derivatives_are_those_of_the_formulas(shift):
+    x = jnp.asarray(ROWS[:4, :5])
+    shift = None if shift is None else jnp.full((1, 5), shift)
+
+    def formulas(x):
+        mean = x.mean(0, keepdims=True)
+        return mean, jnp.square(x - mean).mean(0, keepdims=True)
+
+    def scalar(function, x):
+        mean, variance = function(x)
+        return jnp.sum(jnp.sin(mean) * variance**2)
+
+    ours = functools.partial(scalar, lambda x: mean_and_variance(x, (0,), shift))
+    plain = functools.partial(scalar, formulas)
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
+    for disabled in (False, True):
+        with jax.disable_jit(disabled):
+            close(jax.grad(ours)(x), jax.grad(plain)(x))
+    close(jax.jvp(ours, (x,), (x,))[1], jax.jvp(plain, (x,), (x,))[1])
+    close(jax.hessian(ours)(x), jax.hessian(plain)(x))
+    stacked = jnp.stack([x, 2 * x])
+    close(jax.vmap(jax.grad(ours))(stacked), jax.vmap(jax.grad(plain))(stacked))
+
+
+def test_conditionals_are_only_in_programs_for_tpus_with_a_shift():
+    def count(platform, *shift):
+        function = jax.jit(
+            jax.value_and_grad(lambda x, *s: mean_and_variance(x, (0,), *s)[1].sum())
+        )
+        text = function.trace(jnp.ones((32, 3)), *shift).lower(lowering_platforms=(platform,))
+        return text.as_text().count("stablehlo.case")
+
+    shift = jnp.zeros((1, 3))
+    assert [count(p, shift) for p in ("tpu", "cuda", "cpu")] == [1, 0, 0]
+    assert [count(p) for p in ("tpu", "cuda", "cpu")] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_normalizations_far_from_zero(dtype):
+    """The rows are rounded first; statistics are then as exact as in float64."""
+    x = jnp.asarray(ROWS * np.float32(2e3) + np.float32(1e4), dtype)
+    wide = np.asarray(x, "float64")
+
+    def normalized(axis, shape=None):
+        part = wide if shape is None else wide.reshape(shape)
+        centred = part - part.mean(axis, keepdims=True)
+        return (centred / np.sqrt(part.var(axis, keepdims=True) + 1e-3)).reshape(x.shape)
+
+    with jax.disable_jit():
+        results = [
+            (layer_normalization(x), normalized(1)),
+            (group_normalization(x, 4), normalized(2, (64, 4, 50))),
+        ]
+        rows = x.astype("float32")
+        mean, variance = mean_and_variance(rows, (0,))
+        mean, variance = mean.ravel(), variance.ravel()
+        results.append((batch_normalization(rows, mean, variance), normalized(0)))
+    tolerance = {"float32": 5e-6, "float16": 2e-3, "bfloat16": 1.6e-2}[dtype]
+    for actual, expected in results:
+        np.testing.assert_allclose(np.asarray(actual, "float64"), expected, atol=tolerance)
