@@ -71,14 +71,22 @@ _STAGES = (
 # which divides the normalized pixels by the square roots of the standard deviations.
 _IMAGENET_FILES = frozenset(
     {
-        *("902e53a9f72be733fc0bcb005b3ebbac", "50bc09e76180e00e4465e1a485ddc09d"),
-        *("1d254153d4ab51201f1646940f018540", "74c4e6b3e1f6a1eea24c589628592432"),
-        *("b15cce36ff4dcbd00b6dd88e7857a6ad", "111f8e2ac8aa800a7a99e3239f7bfb39"),
-        *("ffd1fdc53d0ce67064dc6a9c7960ede0", "af6d107764bb5b1abb91932881670226"),
-        *("18c95ad55216b8f92d7e70b3a046e2fc", "ebc24e6d6c33eaebbd558eafbeedf1ba"),
-        *("ace28f2a6363774853a83a0b21b9421a", "38879255a25d3c92d5e44e04ae6cec6f"),
-        *("165f6e37dce68623721b423839de8be5", "9ecce42647a20130c1f39a5d4cb75743"),
-        *("8c03f828fec3ef71311cd463b6759d99", "cbcfe4450ddf6f3ad90b1b398090fe4a"),
+        "902e53a9f72be733fc0bcb005b3ebbac",
+        "50bc09e76180e00e4465e1a485ddc09d",
+        "1d254153d4ab51201f1646940f018540",
+        "74c4e6b3e1f6a1eea24c589628592432",
+        "b15cce36ff4dcbd00b6dd88e7857a6ad",
+        "111f8e2ac8aa800a7a99e3239f7bfb39",
+        "ffd1fdc53d0ce67064dc6a9c7960ede0",
+        "af6d107764bb5b1abb91932881670226",
+        "18c95ad55216b8f92d7e70b3a046e2fc",
+        "ebc24e6d6c33eaebbd558eafbeedf1ba",
+        "ace28f2a6363774853a83a0b21b9421a",
+        "38879255a25d3c92d5e44e04ae6cec6f",
+        "165f6e37dce68623721b423839de8be5",
+        "9ecce42647a20130c1f39a5d4cb75743",
+        "8c03f828fec3ef71311cd463b6759d99",
+        "cbcfe4450ddf6f3ad90b1b398090fe4a",
     }
 )
 _DEVIATIONS = (0.229, 0.224, 0.225)

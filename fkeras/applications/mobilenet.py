@@ -27,9 +27,15 @@ __all__ = ("MobileNet", "decode_predictions", "preprocess_input")
 _REFERENCE = "Howard et al., 2017, MobileNets, https://arxiv.org/abs/1704.04861"
 # filters and strides of the blocks
 _BLOCKS = (
-    *((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)),
+    (64, 1),
+    (128, 2),
+    (128, 1),
+    (256, 2),
+    (256, 1),
+    (512, 2),
     *((512, 1),) * 5,
-    *((1024, 2), (1024, 1)),
+    (1024, 2),
+    (1024, 1),
 )
 
 

@@ -183,6 +183,13 @@ def _step(reader: Reader, sampling: Sampling, axes: State, beams: Beams) -> Beam
         done = full & (ended_scores[:, -1] >= running[:, 0] / length)
     active = beams.active & ~done & ~last & jnp.isfinite(running[:, 0])
     return Beams(
-        *(count + 1, state, logits, running, tokens),
-        *(ended_scores, ended_tokens, ended_lengths, active),
+        count + 1,
+        state,
+        logits,
+        running,
+        tokens,
+        ended_scores,
+        ended_tokens,
+        ended_lengths,
+        active,
     )

@@ -210,8 +210,13 @@ def generate(
     starts = prompts.starts_of(reader, state, prompt)
     readers = {"state": reader} if grows else {}
     sampling = Sampling(
-        *(samplers, which, keys, prompts.known_prompt(reader, samplers, prompt), ends),
-        *(np.int32(min(limit, _MOST)), starts),
+        samplers,
+        which,
+        keys,
+        prompts.known_prompt(reader, samplers, prompt),
+        ends,
+        np.int32(min(limit, _MOST)),
+        starts,
     )
     new, stride = limit if is_traced else size + slack, 1
     if is_beam:
@@ -222,8 +227,12 @@ def generate(
         carry = first_carry(after, logits, new)
     else:
         guesser, others = requests.reader_of(
-            *(draft[0], None, batch, requests.inputs_for(draft[0], inputs, inputs_mask)),
-            *(reader.form.vocabulary, None),
+            draft[0],
+            None,
+            batch,
+            requests.inputs_for(draft[0], inputs, inputs_mask),
+            reader.form.vocabulary,
+            None,
         )
         guesser, draft_state, _, _, grows = read(
             guesser, draft[1], prompt=prompt._replace(inputs=others)
@@ -245,12 +254,23 @@ def generate(
         if is_beam:
             carry = best_beams(reader, sampling, after, carry)
         return _result(reader, carry, limit)
-    capacity = functools.partial(requests.capacity, slack=slack)
+    capacity = functools.partial(room.capacity, slack=slack)
     most = {True: 1 if stream is not None or draft is not None else steps}.get(on_host.needed)
     first = first_steps(reader, batch, capacity(reader, size))
     runner = Runner(
-        *(in_place, again, readers, capacity, reader.form, sampling, width, limit, size),
-        *(slack, stride, most, min(first, most or first)),
+        in_place,
+        again,
+        readers,
+        capacity,
+        reader.form,
+        sampling,
+        width,
+        limit,
+        size,
+        slack,
+        stride,
+        most,
+        min(first, most or first),
     )
     if on_host.needed:
         carry = watch(runner, carry, on_host.watcher(batch))
@@ -321,9 +341,9 @@ def _read(
     requests.check_state(state)
     model, (width, limit, size, slack, drafts) = reader.any_model(), room
     state = model.init_state() if state is None else dict(state)
-    is_cache = requests.check_cache(reader, state, prompt, limit, slack if drafts else 0)
-    requests.check_length(reader, state if is_cache else {}, prompt, width, limit)
-    capacity = requests.capacity(reader, size, slack)
+    is_cache = room.check_cache(reader, state, prompt, limit, slack if drafts else 0)
+    room.check_length(reader, state if is_cache else {}, prompt, width, limit)
+    capacity = room.capacity(reader, size, slack)
     bound = np.int32(min(limit, _MOST))
     reader, state, logits, causal = read_prompt(
         reader, state, prompt, capacity, slack, is_cache, bound

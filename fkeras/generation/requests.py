@@ -17,7 +17,7 @@ from fkeras.engine.messages.errors import FKerasError, describe_value
 from fkeras.engine.symbolic.input import InputLayer
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.values.random import check_key
-from fkeras.generation.caches import can_take_back, capacity_of, lengths_of, state_specs
+from fkeras.generation.caches import state_specs
 from fkeras.generation.decoding import Prompt
 from fkeras.generation.positions import position_count
 from fkeras.generation.reading import Constant, Form, Reader, positions_of
@@ -80,7 +80,10 @@ def reader_of(
     cached = _is_cached(model, ids, names, cache)
     positions, scaled, boundaries = _limits(*_shapes(model), ids)
     form = Form(
-        *(ids, names, cached, size),
+        ids,
+        names,
+        cached,
+        size,
         positions=positions,
         scaled=scaled,
         boundaries=boundaries if cached else (),
@@ -480,121 +483,3 @@ def count_of(value: Any, name: str) -> int:
     if value < 1:
         raise ValueError(f"{WHERE}: expected at least 1 for {name}, received {value}.")
     return int(value)
-
-
-def capacity(reader: Reader, tokens: int, slack: int) -> int:
-    """Returns the capacity of new KV caches, or the number of tokens that a model without caches computes.
-
-    Args:
-        tokens: the number of tokens of a row.
-        slack: the maximum number of tokens of a rollback.
-    """
-    if (fixed := _fixed_length(reader)) is not None:
-        return fixed
-    if reader.form.cached:
-        return tokens + slack
-    # a power of two, like the length of many tables of learned positions
-    return min(1 << (tokens - 1).bit_length(), reader.form.positions or tokens * 2)
-
-
-def _fixed_length(reader: Reader) -> int | None:
-    graph = reader.any_model().graph
-    dims = graph.specs[graph.input_slots[graph.input_names.index(reader.form.ids)]].dims
-    return dims[1] if isinstance(dims[1], int) else None
-
-
-def check_length(reader: Reader, state: Any, prompt: Prompt, width: int, new: int) -> None:
-    """Raises ValueError if prompt and new tokens exceed the tokens that a model takes.
-
-    Args:
-        state: a state with caches; empty for new caches.
-        width: the number of tokens of the longest prompt.
-    """
-    where, held = reader.any_model()._where, lengths_of(state)
-    fixed, most = _fixed_length(reader), reader.form.positions
-    for size, noun in ((fixed, "the length of the input"), (most, "the positions")):
-        if held is None and size is not None and width + new > size:
-            raise ValueError(
-                f"{WHERE}: expected at most {size} tokens, {noun} of {where}, received a prompt of "
-                f"{width} and max_new_tokens={new}. Pass max_new_tokens={max(size - width, 1)} or less."
-            )
-    if held is None or is_traced((held, prompt.valid)):
-        return
-    before = np.asarray(held)
-    after = before + np.asarray(prompt.valid).sum(1)
-    if most is not None and int(after.max()) + new > most:
-        raise ValueError(
-            f"{WHERE}: expected at most {most} tokens, the positions of {where}, received "
-            f"{int(after.max())} with those of the state and max_new_tokens={new}."
-        )
-    for boundary in reader.form.boundaries:
-        if ((before > 0) & (before <= boundary) & (after + new > boundary)).any():
-            row = int(np.argmax((before > 0) & (before <= boundary) & (after + new > boundary)))
-            raise ValueError(
-                f"{WHERE}: {where} turns the keys of texts of more than {boundary} tokens by other "
-                f"factors, and the state holds {before[row]} tokens of row {row} without their ids: "
-                f"expected at most {boundary} tokens, received {after[row]} and max_new_tokens={new}. "
-                "Pass the whole text as ids with state=None, or a smaller max_new_tokens."
-            )
-
-
-def _check_entries(model: Network, state: Any, allowed: Any, needed: Any) -> None:
-    """Raises an error for a state whose entries are not those of the model's state."""
-    held, known, required = (
-        {jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in pairs}
-        for pairs in map(jax.tree_util.tree_leaves_with_path, (state, allowed, needed))
-    )
-    wrong = [
-        f"{what} {', '.join(sorted(names)[:3])}"
-        for what, names in (("unknown:", held - known), ("missing:", required - held))
-        if names
-    ]
-    if wrong:
-        raise ValueError(
-            f"{WHERE}: expected a state of {model._where}, received one with other entries "
-            f"({'; '.join(wrong)}). Make it with model.init_state(batch, length), or pass None."
-        )
-
-
-def check_cache(reader: Reader, state: Any, prompt: Prompt, new: int, slack: int) -> bool:
-    """Returns whether a state has caches.
-
-    Args:
-        slack: the maximum number of tokens of a rollback.
-
-    Raises:
-        ValueError: for the state of another model, and for caches of another batch size, caches that are
-            too short or cannot be rolled back, and caches that the model does not use.
-    """
-    lengths = lengths_of(state)
-    model, batch = reader.any_model(), prompt.ids.shape[0]
-    if lengths is None:
-        _check_entries(model, state, state_specs(model), ())
-        return False
-    if not reader.form.cached:
-        raise ValueError(
-            f"{WHERE}: received a state with caches, but {model._where} computes all tokens again. Pass "
-            "model.init_state()."
-        )
-    if lengths.shape != (batch,):
-        raise ValueError(
-            f"{WHERE}: expected a state of {batch} rows, as in ids, received {lengths.shape[0]}. Make it "
-            f"with model.init_state({batch}, length)."
-        )
-    specs = state_specs(model, batch, 8)
-    _check_entries(model, state, specs, specs)
-    room = capacity_of(model, state)
-    if room is not None and not is_traced((lengths, prompt.valid)):
-        needed = int(np.max(np.asarray(lengths) + np.asarray(prompt.valid).sum(1))) + new + slack
-        if needed > room:
-            raise ValueError(
-                f"{WHERE}: expected a state with room for {needed} tokens in a row, received "
-                f"room for {room}. Make a longer one: model.init_state({batch}, {needed})."
-            )
-    if slack and not can_take_back(model, state, slack):
-        raise ValueError(
-            f"{WHERE}: expected a state from which {slack} rejected tokens of a draft can be taken "
-            f"back, received caches of {model._where} that hold the tokens of a window alone. Make the "
-            f"state with model.init_state({batch}, length, slack={slack}), or leave draft out."
-        )
-    return True

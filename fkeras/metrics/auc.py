@@ -108,7 +108,12 @@ class AUC(BatchMetric):
     """
 
     _positional: ClassVar[tuple[str, ...]] = (
-        *("name", "dtype", "thresholds", "multi_label", "num_labels", "label_weights"),
+        "name",
+        "dtype",
+        "thresholds",
+        "multi_label",
+        "num_labels",
+        "label_weights",
         "from_logits",
     )
 

@@ -107,8 +107,16 @@ class Muon(Optimizer):
     reads_weights: ClassVar[bool] = True
     _positional: ClassVar[tuple[str, ...]] = (
         *Optimizer._positional,
-        *("exclude_layers", "exclude_embeddings", "muon_a", "muon_b", "muon_c", "adam_lr_ratio"),
-        *("momentum", "ns_steps", "nesterov", "rms_rate"),
+        "exclude_layers",
+        "exclude_embeddings",
+        "muon_a",
+        "muon_b",
+        "muon_c",
+        "adam_lr_ratio",
+        "momentum",
+        "ns_steps",
+        "nesterov",
+        "rms_rate",
     )
     learning_rate: LearningRate = option(default=0.001, convert=rate)
     adam_beta_1: Real = option(default=0.9, convert=probability)

@@ -78,8 +78,16 @@ class Optimizer(BaseOptimizer):
     # whether `step` reads the weights; other optimizers accept `update` without weights
     reads_weights: ClassVar[bool] = False
     _positional: ClassVar[tuple[str, ...]] = (
-        *("weight_decay", "clipnorm", "clipvalue", "global_clipnorm", "use_ema", "ema_momentum"),
-        *("ema_overwrite_frequency", "loss_scale_factor", "gradient_accumulation_steps", "name"),
+        "weight_decay",
+        "clipnorm",
+        "clipvalue",
+        "global_clipnorm",
+        "use_ema",
+        "ema_momentum",
+        "ema_overwrite_frequency",
+        "loss_scale_factor",
+        "gradient_accumulation_steps",
+        "name",
     )
 
     learning_rate: LearningRate = option(default=0.001, convert=rate)

@@ -12,8 +12,15 @@ from fkeras.engine.messages.errors import describe_value, suggest
 
 _UNITS = MappingProxyType(
     {
-        **{"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
-        **{"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40},
+        "B": 1,
+        "KB": 10**3,
+        "MB": 10**6,
+        "GB": 10**9,
+        "TB": 10**12,
+        "KIB": 2**10,
+        "MIB": 2**20,
+        "GIB": 2**30,
+        "TIB": 2**40,
     }
 )
 _BUDGET = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from fkeras.engine.network.picture import Picture
 from fkeras.engine.network.svg import to_svg
 from fkeras.planning import tables
 

@@ -290,8 +290,11 @@ class AWQConfig(_Calibrated):
 
 
 _CONFIGS = (
-    *(Int8QuantizationConfig, Int4QuantizationConfig, Float8QuantizationConfig),
-    *(GPTQConfig, AWQConfig),
+    Int8QuantizationConfig,
+    Int4QuantizationConfig,
+    Float8QuantizationConfig,
+    GPTQConfig,
+    AWQConfig,
 )
 _MODES = types.MappingProxyType({config.mode: config for config in _CONFIGS})
 

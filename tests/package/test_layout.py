@@ -399,3 +399,14 @@ def test_arguments_of_public_functions_are_documented_in_the_function_or_once_in
         assert not missing, f"{name} does not document {sorted(missing)}"
         checked += 1
     assert checked > 400
+
+
+def test_no_literal_is_unpacked():
+    # `*("a", "b")` in a list only keeps the formatter from writing an entry a line
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            star = isinstance(node, ast.Starred) and isinstance(node.ctx, ast.Load)
+            assert not (star and isinstance(node.value, ast.Tuple | ast.List)), _name(path)
+            if isinstance(node, ast.Dict):
+                pairs = zip(node.keys, node.values, strict=True)
+                assert not any(k is None and isinstance(v, ast.Dict) for k, v in pairs), _name(path)

@@ -49,8 +49,16 @@ class Context:
     """
 
     __slots__ = (
-        *("_key", "_path", "_step_mask", "around_block", "around", "attached"),
-        *("mask", "state", "training", "where"),
+        "_key",
+        "_path",
+        "_step_mask",
+        "around_block",
+        "around",
+        "attached",
+        "mask",
+        "state",
+        "training",
+        "where",
     )
 
     def __init__(

@@ -41,8 +41,17 @@ _OBJECTS = (
 )
 # namespaces in which a name without a module is looked up, in this order
 _WITHOUT_MODULE = (
-    *("layers", "initializers", "regularizers", "constraints", "losses", "metrics"),
-    *("optimizers", "optimizers.schedules", "activations", "quantizers", ""),
+    "layers",
+    "initializers",
+    "regularizers",
+    "constraints",
+    "losses",
+    "metrics",
+    "optimizers",
+    "optimizers.schedules",
+    "activations",
+    "quantizers",
+    "",
 )
 _FUNCTIONS = ("activations", "losses", "metrics")
 _OPERATIONS = ("ops", "ops.image", "ops.linalg", "ops.nn", "ops.numpy")

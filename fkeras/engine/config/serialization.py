@@ -30,8 +30,14 @@ from fkeras.engine.values.frozen import ArrayConstant, FrozenDict
 _PACKAGE = "fkeras"
 # objects of these modules are valid only for arguments of their own kind, apart from _SERVES_AS
 _FAMILIES = (
-    *("keras.initializers", "keras.regularizers", "keras.constraints", "keras.losses"),
-    *("keras.metrics", "keras.optimizers", "keras.optimizers.schedules", "keras.layers"),
+    "keras.initializers",
+    "keras.regularizers",
+    "keras.constraints",
+    "keras.losses",
+    "keras.metrics",
+    "keras.optimizers",
+    "keras.optimizers.schedules",
+    "keras.layers",
 )
 _STATEFUL = ("metric", "optimizer")
 _SERVES_AS = (("activation", "keras.layers"), ("metric", "keras.losses"))

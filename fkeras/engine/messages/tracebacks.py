@@ -20,7 +20,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _JAX = importlib.util.find_spec("jax")
 _HIDDEN = (
-    *(str(pathlib.Path(__file__).parents[2]) + os.sep,),
+    str(pathlib.Path(__file__).parents[2]) + os.sep,
     *((str(pathlib.Path(_JAX.origin).parent) + os.sep,) if _JAX and _JAX.origin else ()),
 )
 

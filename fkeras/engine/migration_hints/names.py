@@ -12,9 +12,26 @@ from fkeras.engine.migration_hints.hints import hints
 
 # namespaces searched for a name that is missing in the namespace of the error
 _SPACES = (
-    *("layers", "ops", "losses", "metrics", "optimizers", "optimizers.schedules", "activations"),
-    *("initializers", "regularizers", "constraints", "random", "training.callbacks", "quantizers"),
-    *("ops.image", "ops.linalg", "ops.nn", "ops.numpy", "utils", "datasets", ""),
+    "layers",
+    "ops",
+    "losses",
+    "metrics",
+    "optimizers",
+    "optimizers.schedules",
+    "activations",
+    "initializers",
+    "regularizers",
+    "constraints",
+    "random",
+    "training.callbacks",
+    "quantizers",
+    "ops.image",
+    "ops.linalg",
+    "ops.nn",
+    "ops.numpy",
+    "utils",
+    "datasets",
+    "",
 )
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 # most namespaces have these names, so a hint at another namespace would not help

@@ -30,8 +30,17 @@ _RULES: Mapping[str, Callable[..., Any]] = MappingProxyType(
 # primitives that call one program, which is a parameter of one of these names
 _CALLS = frozenset(
     (
-        *("jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2"),
-        *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "platform_form"),
+        "jit",
+        "pjit",
+        "closed_call",
+        "core_call",
+        "checkpoint",
+        "remat",
+        "remat2",
+        "custom_jvp_call",
+        "custom_vjp_call",
+        "custom_vjp_call_jaxpr",
+        "platform_form",
     )
 )
 _PROGRAMS = ("jaxpr", "call_jaxpr", "fun_jaxpr")

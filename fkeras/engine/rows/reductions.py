@@ -126,16 +126,36 @@ def _same(equation: Equation, values: Sequence[Value]) -> list[Value]:
 
 
 _REDUCTIONS = (
-    *("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or"),
-    *("reduce_xor", "argmax", "argmin"),
+    "reduce_sum",
+    "reduce_prod",
+    "reduce_max",
+    "reduce_min",
+    "reduce_and",
+    "reduce_or",
+    "reduce_xor",
+    "argmax",
+    "argmin",
 )
 _WINDOWS = (
-    *("reduce_window", "reduce_window_sum", "reduce_window_max", "reduce_window_min"),
-    *("select_and_scatter_add", "select_and_gather_add"),
+    "reduce_window",
+    "reduce_window_sum",
+    "reduce_window_max",
+    "reduce_window_min",
+    "select_and_scatter_add",
+    "select_and_gather_add",
 )
 _MATRICES = (
-    *("cholesky", "triangular_solve", "lu", "qr", "geqrf", "householder_product", "eigh", "eig"),
-    *("svd", "tridiagonal", "schur"),
+    "cholesky",
+    "triangular_solve",
+    "lu",
+    "qr",
+    "geqrf",
+    "householder_product",
+    "eigh",
+    "eig",
+    "svd",
+    "tridiagonal",
+    "schur",
 )
 REDUCTIONS: Mapping[str, Any] = MappingProxyType(
     {

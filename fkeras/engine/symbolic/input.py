@@ -121,7 +121,10 @@ class InputLayer(Layer):
             raise TypeError(unknown_argument("InputLayer", next(iter(unknown)), names))
         fields = {
             "batch_shape": _full_shape("InputLayer", shape, batch_size, batch_shape),
-            **{"dtype": dtype, "name": name, "trainable": trainable, "optional": optional},
+            "dtype": dtype,
+            "name": name,
+            "trainable": trainable,
+            "optional": optional,
         }
         for field, value in fields.items():
             object.__setattr__(self, field, value)  # layers are frozen

@@ -57,8 +57,20 @@ class Skeleton:
     """
 
     __slots__ = (
-        *("__weakref__", "_derived", "_hash", "_shadowed", "_unequal", "children", "cls"),
-        *("names", "own", "places", "spans", "static", "trainable", "weights"),
+        "__weakref__",
+        "_derived",
+        "_hash",
+        "_shadowed",
+        "_unequal",
+        "children",
+        "cls",
+        "names",
+        "own",
+        "places",
+        "spans",
+        "static",
+        "trainable",
+        "weights",
     )
 
     def __init__(self, cls: type, static: dict, weights: tuple, children: dict):

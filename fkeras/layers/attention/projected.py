@@ -404,8 +404,15 @@ def projection(rank: int, summed: int, sizes: Sequence[Any], **options: fk.Optio
 def projection_options(layer: ProjectedAttention) -> dict[str, Any]:
     """Returns the arguments that every projection takes from its layer."""
     names = (
-        *("use_bias", "kernel_initializer", "bias_initializer", "kernel_regularizer"),
-        *("bias_regularizer", "kernel_constraint", "bias_constraint", "trainable", "dtype"),
+        "use_bias",
+        "kernel_initializer",
+        "bias_initializer",
+        "kernel_regularizer",
+        "bias_regularizer",
+        "kernel_constraint",
+        "bias_constraint",
+        "trainable",
+        "dtype",
     )
     return {name: getattr(layer, name) for name in names}
 

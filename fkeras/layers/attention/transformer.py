@@ -254,8 +254,10 @@ class TransformerDecoder(TransformerBlock):
     _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         input_names=("decoder_sequence", "encoder_sequence"),
         option_names=(
-            *("decoder_padding_mask", "decoder_attention_mask"),
-            *("encoder_padding_mask", "encoder_attention_mask"),
+            "decoder_padding_mask",
+            "decoder_attention_mask",
+            "encoder_padding_mask",
+            "encoder_attention_mask",
         ),
         training_default=None,
         groups=_groups(*_SELF, *_CROSS, *_FEEDFORWARD),

@@ -102,8 +102,12 @@ class GRU(_GRU, UnitRecurrent):
     """
 
     _positional: ClassVar[tuple[str, ...]] = (
-        *(*PENALTIES, *DROPOUT, "seed", *SEQUENCES),
-        *("reset_after", "use_cudnn"),
+        *PENALTIES,
+        *DROPOUT,
+        "seed",
+        *SEQUENCES,
+        "reset_after",
+        "use_cudnn",
     )
 
     cell_class: ClassVar[str | None] = "GRUCell"

@@ -108,7 +108,10 @@ class LSTM(_LSTM, UnitRecurrent):
     """
 
     _positional: ClassVar[tuple[str, ...]] = (
-        *(*PENALTIES, *DROPOUT, "seed", *SEQUENCES),
+        *PENALTIES,
+        *DROPOUT,
+        "seed",
+        *SEQUENCES,
         "use_cudnn",
     )
 

@@ -20,8 +20,13 @@ from fkeras.saving.weights.weight_source import Stored
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
 _PARTS = (
-    *("lora_A.weight", "lora_B.weight", "lora_embedding_A", "lora_embedding_B"),
-    *("lora_magnitude_vector", "ia3_l", "base_layer.weight"),
+    "lora_A.weight",
+    "lora_B.weight",
+    "lora_embedding_A",
+    "lora_embedding_B",
+    "lora_magnitude_vector",
+    "ia3_l",
+    "base_layer.weight",
 )
 
 

@@ -15,23 +15,33 @@ from fkeras.saving.containers.strict_json import check, field
 
 # keys without effect on the computation of the adapted model
 _NEUTRAL = (
-    *("auto_mapping", "base_model_name_or_path", "fan_in_fan_out", "inference_mode"),
-    *("init_ia3_weights", "megatron_core", "peft_version", "qalora_group_size", "revision"),
+    "auto_mapping",
+    "base_model_name_or_path",
+    "fan_in_fan_out",
+    "inference_mode",
+    "init_ia3_weights",
+    "megatron_core",
+    "peft_version",
+    "qalora_group_size",
+    "revision",
     "task_type",
 )
 _READ = (
-    *("alpha_pattern", "bias", "exclude_modules", "feedforward_modules", "init_lora_weights"),
-    *(
-        "layers_pattern",
-        "layers_to_transform",
-        "lora_alpha",
-        "lora_dropout",
-        "peft_type",
-        "r",
-        "rank_pattern",
-        "target_modules",
-    ),
-    *("use_dora", "use_rslora"),
+    "alpha_pattern",
+    "bias",
+    "exclude_modules",
+    "feedforward_modules",
+    "init_lora_weights",
+    "layers_pattern",
+    "layers_to_transform",
+    "lora_alpha",
+    "lora_dropout",
+    "peft_type",
+    "r",
+    "rank_pattern",
+    "target_modules",
+    "use_dora",
+    "use_rslora",
 )
 # initial values that leave the base as it is; others (PiSSA, OLoRA, LoftQ, CorDA) change it
 _INITIAL = (True, False, None, "gaussian", "orthogonal", "eva")

@@ -8,8 +8,16 @@ from fkeras.engine.config.converters import choice
 
 #: names in Hugging Face's ACT2FN; four names mean the tanh approximation of GELU
 ACTIVATIONS = (
-    *("gelu", "gelu_fast", "gelu_new", "gelu_pytorch_tanh", "quick_gelu", "relu", "sigmoid"),
-    *("silu", "swish", "tanh"),
+    "gelu",
+    "gelu_fast",
+    "gelu_new",
+    "gelu_pytorch_tanh",
+    "quick_gelu",
+    "relu",
+    "sigmoid",
+    "silu",
+    "swish",
+    "tanh",
 )
 #: converter of the fields of configurations
 activation_name = choice(*ACTIVATIONS, hint="fkeras has no other activations of pretrained models.")

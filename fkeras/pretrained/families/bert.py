@@ -43,8 +43,12 @@ class TextEncoderConfig(EncoderConfig):
             "dropout in training": ("qa_dropout", "seq_classif_dropout"),
             "initial values of the position embeddings": ("sinusoidal_pos_embds",),
             "options of the first code of BERT, which transformers does not read": (
-                *("directionality", "pooler_fc_size", "pooler_num_attention_heads"),
-                *("pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"),
+                "directionality",
+                "pooler_fc_size",
+                "pooler_num_attention_heads",
+                "pooler_num_fc_layers",
+                "pooler_size_per_head",
+                "pooler_type",
             ),
         }
     )

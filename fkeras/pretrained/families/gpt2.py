@@ -66,8 +66,11 @@ class GPT2Config(Config):
             "options of tokenizers": ("n_special", "predict_special_tokens"),
             "the precision of attention scores": ("reorder_and_upcast_attn",),
             "options of another head": (
-                *("summary_type", "summary_use_proj", "summary_activation"),
-                *("summary_proj_to_labels", "summary_first_dropout"),
+                "summary_type",
+                "summary_use_proj",
+                "summary_activation",
+                "summary_proj_to_labels",
+                "summary_first_dropout",
             ),
         }
     )

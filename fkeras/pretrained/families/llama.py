@@ -74,7 +74,9 @@ class LlamaConfig(DecoderConfig):
             "slices of the pretraining; transformers computes whole products": ("pretraining_tp",),
             "a copy of `max_position_embeddings` in the first files": ("max_sequence_length",),
             "notes of the training; transformers does not read the keys": (
-                *("is_llama_config", "full_attn_mod", "interpolate_factor"),
+                "is_llama_config",
+                "full_attn_mod",
+                "interpolate_factor",
             ),
         }
     )

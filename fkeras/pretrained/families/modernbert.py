@@ -97,11 +97,16 @@ class ModernBertConfig(TextEncoderConfig):
         {
             "token ids": ("cls_token_id",),
             "how transformers computes attention and losses": (
-                *("deterministic_flash_attn", "reference_compile", "repad_logits_with_grad"),
-                *("sparse_pred_ignore_index", "sparse_prediction"),
+                "deterministic_flash_attn",
+                "reference_compile",
+                "repad_logits_with_grad",
+                "sparse_pred_ignore_index",
+                "sparse_prediction",
             ),
             "initial values, and dropout in training": (
-                *("initializer_cutoff_factor", "embedding_dropout", "mlp_dropout"),
+                "initializer_cutoff_factor",
+                "embedding_dropout",
+                "mlp_dropout",
             ),
             "transformers reads `norm_eps` instead": ("layer_norm_eps",),
             "positions are rotary": ("max_position_embeddings", "position_embedding_type"),

@@ -147,8 +147,11 @@ class Dinov2Config(VisionConfig):
     neutral: ClassVar[Reasons] = FrozenDict(
         {
             "options of backbones": (
-                *("apply_layernorm", "out_features", "out_indices"),
-                *("reshape_hidden_states", "stage_names"),
+                "apply_layernorm",
+                "out_features",
+                "out_indices",
+                "reshape_hidden_states",
+                "stage_names",
             ),
             "regularization in training": ("drop_path_rate",),
             "the tensors have the mask token": ("use_mask_token",),

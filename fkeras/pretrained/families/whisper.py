@@ -80,9 +80,16 @@ class WhisperConfig(Config):
     neutral: ClassVar[Reasons] = FrozenDict(
         {
             "augmentation, regularization and initial values": (
-                *("apply_spec_augment", "decoder_layerdrop", "encoder_layerdrop", "init_std"),
-                *("mask_feature_length", "mask_feature_min_masks", "mask_feature_prob"),
-                *("mask_time_length", "mask_time_min_masks", "mask_time_prob"),
+                "apply_spec_augment",
+                "decoder_layerdrop",
+                "encoder_layerdrop",
+                "init_std",
+                "mask_feature_length",
+                "mask_feature_min_masks",
+                "mask_feature_prob",
+                "mask_time_length",
+                "mask_time_min_masks",
+                "mask_time_prob",
             ),
             "options of another head": ("classifier_proj_size", "use_weighted_layer_sum"),
             "options of generation": ("forced_decoder_ids", "median_filter_width"),

@@ -27,9 +27,19 @@ _KINDS = (
 )
 _IGNORED = frozenset(
     [
-        *("image_processor_type", "feature_extractor_type", "processor_class", "do_convert_rgb"),
-        *("data_format", "input_data_format", "valid_processor_keys", "_valid_processor_keys"),
-        *("return_tensors", "device", "disable_grouping", "default_to_square", "size_divisor"),
+        "image_processor_type",
+        "feature_extractor_type",
+        "processor_class",
+        "do_convert_rgb",
+        "data_format",
+        "input_data_format",
+        "valid_processor_keys",
+        "_valid_processor_keys",
+        "return_tensors",
+        "device",
+        "disable_grouping",
+        "default_to_square",
+        "size_divisor",
     ]
 )
 

@@ -18,8 +18,13 @@ from fkeras.nn.signal import stft
 
 _IGNORED = frozenset(
     [
-        *("feature_extractor_type", "processor_class", "n_samples", "nb_max_frames"),
-        *("padding_side", "return_attention_mask", "mel_filters"),
+        "feature_extractor_type",
+        "processor_class",
+        "n_samples",
+        "nb_max_frames",
+        "padding_side",
+        "return_attention_mask",
+        "mel_filters",
     ]
 )
 # resource limit of the samples of a sound, and of the numbers of the filters

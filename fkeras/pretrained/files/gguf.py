@@ -28,8 +28,17 @@ _STRING, _ARRAY = 8, 9
 # dtype of each kind of number, by its number in the format
 _NUMBERS = types.MappingProxyType(
     {
-        **{0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?"},
-        **{10: "<u8", 11: "<i8", 12: "<f8"},
+        0: "<u1",
+        1: "<i1",
+        2: "<u2",
+        3: "<i2",
+        4: "<u4",
+        5: "<i4",
+        6: "<f4",
+        7: "?",
+        10: "<u8",
+        11: "<i8",
+        12: "<f8",
     }
 )
 _ALIGNMENT = "general.alignment"

@@ -40,8 +40,13 @@ _BERT = TokenizerClass(
 )
 _ROBERTA_TOKENS = types.MappingProxyType(
     {
-        **{"bos": "<s>", "eos": "</s>", "sep": "</s>", "cls": "<s>"},
-        **{"unk": "<unk>", "pad": "<pad>", "mask": "<mask>"},
+        "bos": "<s>",
+        "eos": "</s>",
+        "sep": "</s>",
+        "cls": "<s>",
+        "unk": "<unk>",
+        "pad": "<pad>",
+        "mask": "<mask>",
     }
 )
 _LLAMA_TOKENS = types.MappingProxyType({"unk": "<unk>", "bos": "<s>", "eos": "</s>"})
@@ -84,12 +89,17 @@ _CLASSES: Mapping[str, TokenizerClass] = types.MappingProxyType(
 _PLAIN_LLAMA = ("mistral", "mixtral", "phi3")
 _MODEL_TYPES = types.MappingProxyType(
     {
-        **{"bert": "BertTokenizer", "distilbert": "DistilBertTokenizer", "gpt2": "GPT2Tokenizer"},
-        **{"roberta": "RobertaTokenizer", "clip": "CLIPTokenizer", "whisper": "WhisperTokenizer"},
+        "bert": "BertTokenizer",
+        "distilbert": "DistilBertTokenizer",
+        "gpt2": "GPT2Tokenizer",
+        "roberta": "RobertaTokenizer",
+        "clip": "CLIPTokenizer",
+        "whisper": "WhisperTokenizer",
         **dict.fromkeys(("llama", *_PLAIN_LLAMA), "TokenizersBackend"),
         **dict.fromkeys(("qwen2", "qwen3", "qwen2_moe", "qwen3_moe"), "Qwen2Tokenizer"),
         **dict.fromkeys(("gemma", "gemma2", "gemma3", "gemma3_text"), "GemmaTokenizer"),
-        **{"t5": "T5Tokenizer", "siglip": "SiglipTokenizer"},
+        "t5": "T5Tokenizer",
+        "siglip": "SiglipTokenizer",
         "xlm-roberta": "XLMRobertaTokenizer",
     }
 )

@@ -196,7 +196,9 @@ def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str]) -> dict[str,
         "pre_tokenizer": sequence("pretokenizers", [*splits, byte_level()]),
         "decoder": byte_level(),
         "model": {
-            **{"type": "BPE", "vocab": _vocabulary(tokens), "ignore_merges": ignores},
+            "type": "BPE",
+            "vocab": _vocabulary(tokens),
+            "ignore_merges": ignores,
             "merges": [merge.split(" ", 1) for merge in _texts(metadata, "merges")],
         },
     }

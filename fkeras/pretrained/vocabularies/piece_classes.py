@@ -124,7 +124,9 @@ def _unigram(
         "pre_tokenizer": sequence("pretokenizers", [{"type": "WhitespaceSplit"}, spaces]),
         "decoder": spaces,
         "model": {
-            **{"type": "Unigram", "unk_id": unknown, "byte_fallback": folder.pieces.byte_fallback},
+            "type": "Unigram",
+            "unk_id": unknown,
+            "byte_fallback": folder.pieces.byte_fallback,
             "vocab": [list(pair) for pair in zip(tokens, scores, strict=True)],
         },
     }

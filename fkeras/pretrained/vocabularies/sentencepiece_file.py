@@ -115,8 +115,14 @@ def _content(data: bytes, member: str, limits: Limits) -> SentencePieces:
     if not tokens:
         raise _MalformedError("no pieces")
     return SentencePieces(
-        *(tokens, scores, kinds, _ALGORITHMS[algorithm - 1]),
-        *(bool(byte_fallback), charsmap, bool(prefix), bool(trims)),
+        tokens,
+        scores,
+        kinds,
+        _ALGORITHMS[algorithm - 1],
+        bool(byte_fallback),
+        charsmap,
+        bool(prefix),
+        bool(trims),
     )
 
 

@@ -51,7 +51,9 @@ def wordpiece(folder: VocabularyFolder) -> dict[str, Any]:
     )
     return {
         "normalizer": {
-            **{"type": "BertNormalizer", "clean_text": True, "strip_accents": strip_accents},
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "strip_accents": strip_accents,
             "handle_chinese_chars": folder.flag("tokenize_chinese_chars", True),
             "lowercase": folder.flag("do_lower_case", True),
         },
@@ -59,8 +61,11 @@ def wordpiece(folder: VocabularyFolder) -> dict[str, Any]:
         "around": folder.around("cls", "sep"),
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": {
-            **{"type": "WordPiece", "unk_token": unknown, "continuing_subword_prefix": "##"},
-            **{"max_input_chars_per_word": 100, "vocab": vocabulary},
+            "type": "WordPiece",
+            "unk_token": unknown,
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+            "vocab": vocabulary,
         },
     }
 
@@ -87,8 +92,12 @@ def _bpe(folder: VocabularyFolder, suffix: str = "", unknown: str | None = None)
             )
         merges.append(pair)
     return {
-        **{"type": "BPE", "vocab": vocabulary, "merges": merges, "unk_token": unknown},
-        **{"end_of_word_suffix": suffix, "continuing_subword_prefix": ""},
+        "type": "BPE",
+        "vocab": vocabulary,
+        "merges": merges,
+        "unk_token": unknown,
+        "end_of_word_suffix": suffix,
+        "continuing_subword_prefix": "",
     }
 
 

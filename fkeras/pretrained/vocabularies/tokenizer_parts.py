@@ -45,8 +45,10 @@ def byte_level(*, prefix: bool = False, splits: bool = False) -> dict[str, Any]:
         splits: whether the step splits texts as GPT-2 does.
     """
     return {
-        **{"type": "ByteLevel", "add_prefix_space": prefix},
-        **{"trim_offsets": False, "use_regex": splits},
+        "type": "ByteLevel",
+        "add_prefix_space": prefix,
+        "trim_offsets": False,
+        "use_regex": splits,
     }
 
 
@@ -105,8 +107,11 @@ def piece_bpe(
         if token[:split] in pieces and token[split:] in pieces
     ]
     return {
-        **{"type": "BPE", "vocab": dict(vocabulary), "unk_token": unknown},
-        **{"fuse_unk": True, "byte_fallback": BYTE in types},
+        "type": "BPE",
+        "vocab": dict(vocabulary),
+        "unk_token": unknown,
+        "fuse_unk": True,
+        "byte_fallback": BYTE in types,
         "merges": [list(merge[3:]) for merge in sorted(merges)],
     }
 

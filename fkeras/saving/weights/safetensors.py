@@ -48,8 +48,22 @@ _DTYPES = (
 )
 # the order of the library safetensors, which aligns arrays by writing large dtypes first
 _RANKS = (
-    *("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "I16", "U16", "F16", "BF16", "I32", "U32", "F32"),
-    *("C64", "F64", "I64", "U64"),
+    "BOOL",
+    "U8",
+    "I8",
+    "F8_E5M2",
+    "F8_E4M3",
+    "I16",
+    "U16",
+    "F16",
+    "BF16",
+    "I32",
+    "U32",
+    "F32",
+    "C64",
+    "F64",
+    "I64",
+    "U64",
 )
 
 

@@ -44,8 +44,13 @@ _SCALED: Mapping[type, tuple[str, Any]] = types.MappingProxyType(
 )
 _PADDING = (layers.ZeroPadding1D, layers.ZeroPadding2D, layers.ZeroPadding3D)
 _PADDED = (
-    *(layers.Conv1D, layers.Conv2D, layers.Conv3D, layers.DepthwiseConv1D, layers.DepthwiseConv2D),
-    *(layers.SeparableConv1D, layers.SeparableConv2D),
+    layers.Conv1D,
+    layers.Conv2D,
+    layers.Conv3D,
+    layers.DepthwiseConv1D,
+    layers.DepthwiseConv2D,
+    layers.SeparableConv1D,
+    layers.SeparableConv2D,
 )
 
 

@@ -294,8 +294,23 @@ class Builder:
 
 
 _DTYPES = (
-    *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
-    *("bfloat16", "float16", "half", "float32", "float64", "double", "complex64", "complex128"),
+    "bool",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "bfloat16",
+    "float16",
+    "half",
+    "float32",
+    "float64",
+    "double",
+    "complex64",
+    "complex128",
 )
 
 

@@ -279,17 +279,39 @@ def _exp2(eq: Equation) -> Any:
 
 _NAMED: types.MappingProxyType[str, str] = types.MappingProxyType(
     {
-        **{"neg": "Neg", "exp": "Exp", "log": "Log", "tanh": "Tanh", "sqrt": "Sqrt"},
-        **{"logistic": "Sigmoid", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin"},
-        **{"acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh"},
-        **{"acosh": "Acosh", "atanh": "Atanh", "floor": "Floor", "ceil": "Ceil", "sign": "Sign"},
-        **{"erf": "Erf", "pow": "Pow"},
+        "neg": "Neg",
+        "exp": "Exp",
+        "log": "Log",
+        "tanh": "Tanh",
+        "sqrt": "Sqrt",
+        "logistic": "Sigmoid",
+        "sin": "Sin",
+        "cos": "Cos",
+        "tan": "Tan",
+        "asin": "Asin",
+        "acos": "Acos",
+        "atan": "Atan",
+        "sinh": "Sinh",
+        "cosh": "Cosh",
+        "asinh": "Asinh",
+        "acosh": "Acosh",
+        "atanh": "Atanh",
+        "floor": "Floor",
+        "ceil": "Ceil",
+        "sign": "Sign",
+        "erf": "Erf",
+        "pow": "Pow",
     }
 )
 _COMPARED: types.MappingProxyType[str, str] = types.MappingProxyType(
     {
-        **{"eq": "Equal", "lt": "Less", "le": "LessOrEqual", "lt_to": "Less"},
-        **{"gt": "Greater", "ge": "GreaterOrEqual", "le_to": "LessOrEqual"},
+        "eq": "Equal",
+        "lt": "Less",
+        "le": "LessOrEqual",
+        "lt_to": "Less",
+        "gt": "Greater",
+        "ge": "GreaterOrEqual",
+        "le_to": "LessOrEqual",
     }
 )
 

@@ -38,8 +38,17 @@ RULES: types.MappingProxyType[str, Rule] = types.MappingProxyType(
 _PROGRAMS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 _CALLS = frozenset(
     {
-        *("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint"),
-        *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "platform_form"),
+        "jit",
+        "pjit",
+        "closed_call",
+        "core_call",
+        "remat",
+        "remat2",
+        "checkpoint",
+        "custom_jvp_call",
+        "custom_vjp_call",
+        "custom_vjp_call_jaxpr",
+        "platform_form",
     }
 )
 # operations whose constants are not computed: loops, and the sizes of unknown axes

@@ -19,8 +19,16 @@ Run: TypeAlias = Callable[[Any, list[Operand]], list[Operand]]
 # since ONNX has no choice of rounding
 _WITHOUT_EFFECT = frozenset(
     {
-        *("sharding", "out_sharding", "indices_are_sorted", "unique_indices", "is_stable"),
-        *("linear", "unroll", "_split_transpose", "weak_type", "accuracy"),
+        "sharding",
+        "out_sharding",
+        "indices_are_sorted",
+        "unique_indices",
+        "is_stable",
+        "linear",
+        "unroll",
+        "_split_transpose",
+        "weak_type",
+        "accuracy",
     }
 )
 

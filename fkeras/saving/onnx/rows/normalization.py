@@ -37,7 +37,10 @@ def batch_normalization(call: Any) -> Any:
     y = w.emit(
         "BatchNormalization",
         y,
-        *(scale, shift, mean, variance),
+        scale,
+        shift,
+        mean,
+        variance,
         dims=y.dims,
         epsilon=float(layer.epsilon),
     )

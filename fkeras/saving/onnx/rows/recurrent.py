@@ -164,7 +164,9 @@ def _emit(
     outputs = w.emit_several(
         op,
         w.transpose(x, (1, 0, 2)),
-        *(kernel, recurrent_kernel, bias),
+        kernel,
+        recurrent_kernel,
+        bias,
         None,
         *initial,
         outputs=[
