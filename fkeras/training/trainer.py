@@ -8,24 +8,29 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import jax
-import numpy as np
 import optax
 from jax.core import Tracer
 
 from fkeras import metrics, optimizers
-from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import Configurable, Output, option
-from fkeras.engine.config.converters import choice, real
+from fkeras.engine.config.converters import choice
 from fkeras.engine.config.field_types import Converted
 from fkeras.engine.messages.html import html_table
 from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.overrides import check_trainer_methods
 from fkeras.engine.values.argument_types import Arrays, Data, FilePath
-from fkeras.losses.naming import as_loss
 from fkeras.training import callbacks as hooks
 from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.inputs import arguments, checks, sources
+from fkeras.training.inputs.conversion import (
+    as_cache,
+    as_loss_weights,
+    as_losses,
+    as_metrics,
+    as_remat,
+    shown,
+)
 from fkeras.training.loop import batch_loops, fitting, predicting, pure, starting
 from fkeras.training.loop.agreement import compare_call
 from fkeras.training.loop.rescue import Rescue
@@ -44,7 +49,6 @@ from fkeras.training.step import (
 )
 from fkeras.training.step.donation import without_repeats
 from fkeras.training.step.shares import share_of
-from fkeras.transforms.remat import get_policy
 
 #: types of arguments: names, configurations, functions, and values of fkeras
 Optimizer: TypeAlias = optimizers.BaseOptimizer | optax.GradientTransformation
@@ -55,76 +59,6 @@ Metrics: TypeAlias = (
     MetricLike | Sequence[MetricLike | Sequence[MetricLike]] | Mapping[str, Any] | None
 )
 Factors: TypeAlias = float | Sequence[float | None] | Mapping[str, float | None] | None
-
-
-def _as_loss(value: Any) -> Any:
-    """Returns the losses of a trainer as values of `fk.losses`, in the tree of the outputs."""
-    # A dictionary with "class_name" is the config of one loss; any other dictionary is by output.
-    if isinstance(value, Mapping) and "class_name" not in value:
-        return {name: _as_loss(v) for name, v in value.items()}
-    if isinstance(value, list | tuple):
-        return tuple(_as_loss(v) for v in value)
-    # The class for "crossentropy" depends on the shapes of targets, known only in `fit`.
-    if isinstance(value, str) and value.lower() in ("crossentropy", "ce"):
-        return value
-    return as_loss(value)
-
-
-def _as_metrics(value: object) -> Any:
-    """Returns the metrics of a trainer, names or `fk.metrics` values, in the tree of the outputs."""
-    if value is None:
-        return ()
-    if isinstance(value, Mapping) and "class_name" not in value:
-        return {name: _as_metrics(v) for name, v in value.items()}
-    if isinstance(value, list | tuple):
-        return tuple(_as_metrics(v) if isinstance(v, list | tuple) else _metric(v) for v in value)
-    return (_metric(value),)
-
-
-def _metric(value: Any) -> Any:
-    # The class for these names depends on the loss and the shapes, known only in `fit`.
-    if isinstance(value, str) and value.lower() in ("accuracy", "acc", "crossentropy", "ce"):
-        return value
-    metric = metrics.get(value)  # also for a name: an unknown name is reported here
-    # A name stays a string: the logs use the name as written ("mse", not "mean_squared_error").
-    return value if isinstance(value, str) else metric
-
-
-def _shown(value: object) -> str:
-    """Returns a value of an argument as text: names without quotes, functions by name."""
-    if isinstance(value, tuple):  # transformations of optax are named tuples of functions
-        return f"optax.{type(value).__name__}"
-    return str(getattr(value, "__name__", value))
-
-
-_factor = real(optional=True)
-
-
-def _as_loss_weights(value: object) -> Any:
-    """Returns the loss weights of a trainer, in the tree of the outputs."""
-    if isinstance(value, Mapping):
-        return {name: _factor(weight) for name, weight in value.items()}
-    if isinstance(value, list | tuple):
-        return tuple(map(_factor, value))
-    return _factor(value)
-
-
-def _as_remat(value: object) -> Any:
-    """Returns the rematerialization policy of a trainer; rejects an unknown name."""
-    get_policy(value)
-    return value
-
-
-def _as_cache(value: object) -> bool | str:
-    """Returns whether to cache the frozen part, or the folder for it."""
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
-        raise TypeError(
-            f"expected True, False or a folder, received {value!r}. Write cache_frozen=True, or "
-            "cache_frozen='features'."
-        )
-    return os.path.expanduser(as_path(value))
 
 
 class Trainer(Configurable):
@@ -214,15 +148,13 @@ class Trainer(Configurable):
         default="rmsprop", convert=optimizers.get
     )
     loss: Converted[LossLike | Sequence[LossLike] | Mapping[str, LossLike], Any] = option(
-        default=None, convert=_as_loss
+        default=None, convert=as_losses
     )
-    metrics: Converted[Metrics, Any] = option(default=(), convert=_as_metrics)
+    metrics: Converted[Metrics, Any] = option(default=(), convert=as_metrics)
     loss_weights: Converted[Factors, Any] = option(
-        default=None, convert=_as_loss_weights, kw_only=True
+        default=None, convert=as_loss_weights, kw_only=True
     )
-    weighted_metrics: Converted[Metrics, Any] = option(
-        default=(), convert=_as_metrics, kw_only=True
-    )
+    weighted_metrics: Converted[Metrics, Any] = option(default=(), convert=as_metrics, kw_only=True)
     mesh: jax.sharding.Mesh | None = option(
         default=None, convert=sharding_rules.as_mesh, kw_only=True
     )
@@ -232,13 +164,13 @@ class Trainer(Configurable):
     objective: Callable[..., Output] | None = option(
         default=None, convert=objective_call.check_objective, kw_only=True
     )
-    remat: str | Callable[..., Any] | None = option(default=None, convert=_as_remat, kw_only=True)
+    remat: str | Callable[..., Any] | None = option(default=None, convert=as_remat, kw_only=True)
     depth: str = option(default="auto", convert=choice("auto", "scan", "unroll"), kw_only=True)
     on_nonfinite: str = option(
         default="raise", convert=choice("raise", "skip", "ignore"), kw_only=True
     )
     cache_frozen: Converted[bool | FilePath, bool | str] = option(
-        default=False, convert=_as_cache, kw_only=True
+        default=False, convert=as_cache, kw_only=True
     )
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -272,7 +204,7 @@ class Trainer(Configurable):
             value = getattr(self, field.name)
             if value != getattr(default, field.name, None) or field.name == "optimizer":
                 values = value if type(value) is tuple else (value,)
-                rows.append((field.name, ", ".join(map(_shown, values))))
+                rows.append((field.name, ", ".join(map(shown, values))))
         return f"<div>{type(self).__name__}</div>{html_table(('argument', 'value'), rows)}"
 
     @explains_arguments
