@@ -30,7 +30,15 @@ def changed_weights(model: Layer) -> dict[str, Any]:
 def _changes(structure: Any) -> tuple[bool, ...]:
     """Returns for each array of a run whether a step changes it."""
     run = jax.tree.unflatten(structure, range(structure.num_leaves))
-    values = changed_weights(run.model), run.state, run.opt_state, run.metrics, run.step
+    # each call returns a key of its own, as a callback may donate the run that it receives
+    values = (
+        changed_weights(run.model),
+        run.state,
+        run.opt_state,
+        run.metrics,
+        run.step,
+        run.key_data,
+    )
     changed = set(jax.tree.leaves(values))
     return tuple(number in changed for number in range(structure.num_leaves))
 
