@@ -25,7 +25,7 @@ from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.inputs import arguments, checks, fields, sources
 from fkeras.training.loop import batch_loops, fitting, predicting, pure, starting
 from fkeras.training.loop.agreement import compare_call
-from fkeras.training.loop.rescue import Rescue
+from fkeras.training.loop.rescue import Allowed, Rescue
 from fkeras.training.processes.calls import together
 from fkeras.training.records.history import Fitted
 from fkeras.training.records.progress import Progress
@@ -398,8 +398,7 @@ class Trainer(Configurable):
         # Entered before the checks: from the first line on, every exception carries the run.
         # The loop sends its data to the device on purpose, also where JAX_TRANSFER_GUARD forbids to
         # send NumPy arrays as arguments: that takes less time than `device_put`.
-        allowed = jax.transfer_guard("allow")
-        with allowed, Rescue(run) as journal, together(self.mesh, "Trainer.fit") as group:
+        with Allowed(), Rescue(run) as journal, together(self.mesh, "Trainer.fit") as group:
             checks.check_run(run, "fit")
             checks.check_alive(run, "fit")
             donate = arguments.convert("fit", "donate", donate)
@@ -507,7 +506,7 @@ class Trainer(Configurable):
         size = arguments.convert("evaluate", "batch_size", 32 if batch_size is None else batch_size)
         steps = arguments.convert("evaluate", "steps", steps)
         verbose = arguments.convert("evaluate", "verbose", verbose)
-        with jax.transfer_guard("allow"), together(self.mesh, "Trainer.evaluate") as group:
+        with Allowed(), together(self.mesh, "Trainer.evaluate") as group:
             feed = sources.evaluation_feed(self, run, rows, size, steps, group)
             compare_call(group, self, run, {"data": feed}, batch_size=size)
             run = sharding.place(self, run) if group.count > 1 else run
@@ -549,7 +548,7 @@ class Trainer(Configurable):
             steps = arguments.convert("predict", "steps", steps)
         outputs.require_network(run.model)
         try:
-            with jax.transfer_guard("allow"), together(self.mesh, "Trainer.predict") as group:
+            with Allowed(), together(self.mesh, "Trainer.predict") as group:
                 return predicting.predict(self, run, x, size, steps, group)
         except (RuntimeError, ValueError):  # JAX raises either for a donated array
             checks.check_alive(run, "predict")

@@ -6,6 +6,8 @@ import signal
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
+import jax
+
 from fkeras.engine.messages.errors import add_note
 from fkeras.training.loop.interrupts import Interrupted, Interrupts
 from fkeras.training.loop.journal import Journal, Point
@@ -83,6 +85,18 @@ class Rescued(Generic[N]):
             # A signal arrived while signals were held: `fit` must not return as if none had.
             message = self._ctrl_c if number == signal.SIGINT else f"{self._call}: signal {number}."
             raise Interrupted(message, newest.run(), number) from error
+
+
+class Allowed:
+    """Context in which JAX_TRANSFER_GUARD permits the transfers of a training."""
+
+    def __enter__(self) -> None:
+        self._guard = jax.transfer_guard("allow")
+        self._guard.__enter__()
+
+    # The guard is a generator, which would set `__traceback__` of an exception.
+    def __exit__(self, *_: object) -> None:
+        self._guard.__exit__(None, None, None)
 
 
 class Rescue(Rescued[Journal]):
