@@ -13,7 +13,7 @@ import numpy as np
 from fkeras.engine import Network
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.migration_hints.arguments import explains_arguments
-from fkeras.generation import prompts, requests
+from fkeras.generation import capacities, prompts, requests
 from fkeras.generation.beams import (
     advance_beams,
     advance_beams_in_place,
@@ -254,7 +254,7 @@ def generate(
         if is_beam:
             carry = best_beams(reader, sampling, after, carry)
         return _result(reader, carry, limit)
-    capacity = functools.partial(room.capacity, slack=slack)
+    capacity = functools.partial(capacities.capacity, slack=slack)
     most = {True: 1 if stream is not None or draft is not None else steps}.get(on_host.needed)
     first = first_steps(reader, batch, capacity(reader, size))
     runner = Runner(
@@ -341,9 +341,9 @@ def _read(
     requests.check_state(state)
     model, (width, limit, size, slack, drafts) = reader.any_model(), room
     state = model.init_state() if state is None else dict(state)
-    is_cache = room.check_cache(reader, state, prompt, limit, slack if drafts else 0)
-    room.check_length(reader, state if is_cache else {}, prompt, width, limit)
-    capacity = room.capacity(reader, size, slack)
+    is_cache = capacities.check_cache(reader, state, prompt, limit, slack if drafts else 0)
+    capacities.check_length(reader, state if is_cache else {}, prompt, width, limit)
+    capacity = capacities.capacity(reader, size, slack)
     bound = np.int32(min(limit, _MOST))
     reader, state, logits, causal = read_prompt(
         reader, state, prompt, capacity, slack, is_cache, bound
