@@ -120,7 +120,7 @@ def test_invalid_initializers_are_rejected():
         (lambda: fk.initializers.Identity()(KEY, (3,)), "matrix"),
         (lambda: fk.initializers.STFT("both"), "side: expected 'real' or 'imag'"),
         (lambda: fk.initializers.STFT(scaling="unit"), "scaling: expected"),
-        (lambda: fk.initializers.STFT(window="ham"), "Did you mean 'hamming'"),
+        (lambda: fk.initializers.STFT(window="hammin"), "the name of a window of scipy"),
         (lambda: fk.initializers.STFT()(KEY, (3, 4)), "expected a kernel"),
         (lambda: fk.initializers.STFT(window=[1.0, 2.0])(KEY, (3, 1, 4)), "a window of 3 numbers"),
     ):

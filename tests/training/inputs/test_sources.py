@@ -645,7 +645,7 @@ def test_arrays_that_fit_cuts_need_one_number_of_rows():
         lambda: TRAINER.predict(GRAPH_RUN, GRAPHS[0][0]),
     ):
         with pytest.raises(
-            ValueError, match=r"20.* in a list of batches: .*predict\(run, \[\(x,\)"
+            ValueError, match=r"20.* pass a list of batches: .*predict\(run, \[\(x,\)"
         ):
             call()
 
