@@ -289,7 +289,7 @@ def require_compiler(name: str) -> None:
         if importlib.util.find_spec("libtpu") is None:
             raise ImportError(
                 f"plan: device={name!r} needs the compiler of TPUs, the package libtpu, which is "
-                'missing. It runs on Linux without a TPU: pip install "fkeras[tpu]".'
+                'missing. It runs on Linux without a TPU: pip install "jax[tpu]".'
             )
     elif _cuda_plugin() is None:
         raise ImportError(

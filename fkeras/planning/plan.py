@@ -344,7 +344,7 @@ def plan(
             simulated.
         device: plan for this device, which the machine need not have, by the device's own compiler: a TPU
             "v2", "v3", "v4", "v5e", "v5p", "v6e" or "tpu7x", one chip as on Colab or a slice such as
-            "v5e:2x4" (`pip install "fkeras[tpu]"`); or a GPU "t4", "l4", "a100", "h100" or "h200", also
+            "v5e:2x4" (`pip install "jax[tpu]"`); or a GPU "t4", "l4", "a100", "h100" or "h200", also
             several as "h100:8" (`pip install "jax[cuda12-local]"`). A slice shares the rows over a mesh
             axis "data", unless the trainer or `mesh` has other axes. With a mesh, the name of a chip
             alone means the slice of the mesh's size.

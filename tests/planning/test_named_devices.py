@@ -20,7 +20,7 @@ from tests.planning.test_cycles import PROGRAM
 planning = importlib.import_module("fkeras.planning.plan")
 
 needs_libtpu = pytest.mark.skipif(
-    importlib.util.find_spec("libtpu") is None, reason="needs libtpu: pip install 'fkeras[tpu]'"
+    importlib.util.find_spec("libtpu") is None, reason="needs libtpu: pip install 'jax[tpu]'"
 )
 
 

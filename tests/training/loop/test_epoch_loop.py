@@ -30,7 +30,8 @@ def start(frozen="", key=0):
 
 def live_bytes():
     """The bytes of all arrays of the process; arrays with the same memory count once."""
-    return sum({a.unsafe_buffer_pointer(): a.nbytes for a in jax.live_arrays()}.values())
+    parts = [shard.data for array in jax.live_arrays() for shard in array.addressable_shards]
+    return sum({part.unsafe_buffer_pointer(): part.nbytes for part in parts}.values())
 
 
 class Watch(fk.Callback):

@@ -9,6 +9,7 @@ import fkeras as fk
 from fkeras import layers
 from fkeras.training.records.state import split
 from fkeras.training.step.blocks import stacked, stacking_of, unstacked
+from fkeras.training.step.changes import parted
 from fkeras.training.step.step import compiled_train
 from fkeras.transforms.depth import with_depth
 
@@ -185,7 +186,8 @@ def test_the_program_of_fit_does_not_grow_with_the_number_of_blocks():
         stacking = stacking_of(scan, run)
         structure, leaves = split(stacked(stacking, run))
         rows = ((X[None], Y[None], None), np.array([len(X)], "int32"))
-        program = compiled_train.lower(scan, structure, "loop", leaves, rows, np.int32(1))
+        parts = parted(structure, leaves)
+        program = compiled_train.lower(scan, structure, "loop", *parts, rows, np.int32(1))
         sizes.append(len(program.as_text()))
         assert_same_run(unstacked(stacking, stacked(stacking, run)), run, atol=0)
     assert sizes[1] < 1.1 * sizes[0]
