@@ -21,7 +21,7 @@ from jax.sharding import PartitionSpec as P
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.training.step import blocks, sharding, step
+from fkeras.training.step import blocks, changes, sharding, step
 
 LOGITS = fk.losses.SparseCategoricalCrossentropy(from_logits=True)
 
@@ -309,7 +309,8 @@ def looped(net, pure, batches=8):
         size = x.shape[0] // batches
         places, total = jnp.arange(size), jnp.int32(batches * size)
         rows = ((x, y), order, places, jnp.int32(0), total)
-        leaves, logs, _ = step.compiled_train(form, structure, "loop", leaves, rows, count)
+        parts = changes.parted(structure, leaves)
+        leaves, logs, _ = step.compiled_train(form, structure, "loop", *parts, rows, count)
         return leaves, logs["loss"]
 
     def pure_run(run, x, y, order, count):

@@ -20,6 +20,7 @@ import fkeras as fk
 from fkeras import layers
 from fkeras.training.records.state import split
 from fkeras.training.step.blocks import stacked, stacking_of
+from fkeras.training.step.changes import parted
 from fkeras.training.step.step import compiled_train
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 9
@@ -48,7 +49,7 @@ def arguments_of(model, depth, x, y):
     run = trainer.init(model, KEY)
     structure, leaves = split(stacked(stacking_of(trainer, run), run))
     rows = ((x[None], y[None], None), np.array([len(x)], "int32"))
-    return trainer, structure, "once", leaves, rows, np.int32(0)
+    return trainer, structure, "once", *parted(structure, leaves), rows, np.int32(0)
 
 
 def compile_time(arguments):
