@@ -172,7 +172,7 @@ def repeated(
 
 
 def all_steps(
-    advance: Callable[[_Carry, jax.Array], _Carry],
+    advance: Callable[[_Carry, Any], _Carry],
     read_again: Callable[[_Carry], _Carry],
     reader: Reader,
     sampling: Sampling,

@@ -35,7 +35,7 @@ def window_values(name: str, length: int, periodic: bool = False) -> np.ndarray:
     from scipy.signal import get_window  # here: importing SciPy's signal package takes 0.5 s
 
     try:
-        return get_window(name, length, fftbins=periodic)
+        return np.asarray(get_window(name, length, fftbins=periodic))
     except ValueError:
         raise ValueError(
             "expected the name of a window of scipy.signal.get_window that needs no parameter, "

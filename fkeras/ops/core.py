@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.engine.call.node import SymbolicTensor, TensorLike, is_symbolic
 from fkeras.engine.symbolic.define import elementwise, op, to_array
@@ -212,7 +213,7 @@ def slice(
     """
     inputs = jnp.asarray(inputs)
     starts = [*zip(shape, inputs.shape, start_indices, strict=False)]
-    if any(size == -1 and isinstance(start, jax.core.Tracer) for size, _, start in starts):
+    if any(size == -1 and isinstance(start, Tracer) for size, _, start in starts):
         raise ValueError(
             "fk.ops.slice: shape: -1 extends to the end of an axis, so the size of the block depends "
             "on the value of a start index, which is traced, and shapes are static. Pass the size "

@@ -169,7 +169,7 @@ class KeyConstant:
 
 def constant_of(array: Leaf) -> ArrayConstant | KeyConstant:
     """Returns the immutable form of an array or a key."""
-    is_key = jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key)
+    is_key = jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key)
     return KeyConstant.of(array) if is_key else ArrayConstant(array)
 
 

@@ -98,7 +98,7 @@ class ScoredAttention(fk.Layer):
         logits = self._scores(query, key)
         mask = None if value_mask is None else _boolean(value_mask)[..., None, :]
         if use_causal_mask:
-            steps = causal_mask(*logits.shape[-2:])
+            steps = causal_mask(logits.shape[-2], logits.shape[-1])
             mask = both(mask, jnp.reshape(steps, (*(1,) * (logits.ndim - 2), *steps.shape)))
         weights = masked_softmax(logits, mask)
         if self.empty_rows == "keras" and mask is not None and value.shape[-2] != 0:
