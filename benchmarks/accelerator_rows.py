@@ -36,7 +36,7 @@ class Side:
         donate: the arguments that the function may overwrite.
         carries: whether the result is `(new first argument, loss)`.
         specs: makes the shapes with layouts on several devices, or None.
-        seen: what the check compares of the result of a function that does not carry.
+        seen: the part of the result that the check compares, if the function carries nothing.
     """
 
     function: Callable

@@ -376,7 +376,7 @@ class Trainer(Configurable):
                 and the same call resumes from there.
             donate: whether the training takes the memory of `run`, which can then not be used any
                 more: `run, history = trainer.fit(run, x, y, donate=True)` holds one run instead of
-                the one that was passed in and a copy of the arrays that change.
+                the run that was passed in and a copy of the arrays that change.
 
         Raises:
             ValueError: for bad data, before the first step; the message names the array and row.

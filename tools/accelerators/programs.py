@@ -1,4 +1,4 @@
-"""Compiles programs for a TPU v5e or an H100 without the device, and reads what the compiler says.
+"""Compiles programs for a TPU v5e or an H100 without the device, and reads the compiler's report.
 
 The wheel `libtpu` has the compiler for TPUs, `jax-cuda12-plugin` with `jax-cuda12-pjrt` the one for
 GPUs; `h100.txtpb` describes the GPU (the fields are those of XLA's `device_description.proto`). CUDA's
@@ -26,7 +26,7 @@ import jax
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
-# a larger estimate is one that the compiler does not know
+# a larger number means that the compiler has no estimate
 _UNKNOWN = 10**12
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
 _OPERATION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*?) ([a-z][a-z0-9\-]*)\(([^)]*)")
@@ -108,7 +108,7 @@ def lowered_for(platform, function, specs, donate=()):
 
 
 def figures(compiled, trips=1):
-    """Returns what the compiler says of a program, as a dictionary.
+    """Returns the compiler's report on a program, as a dictionary.
 
     Args:
         trips: the number of steps of loops whose number the program does not state.

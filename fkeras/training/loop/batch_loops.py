@@ -91,7 +91,7 @@ class CallSize:
         return self.mode
 
     def function(self, large: bool, *arguments: Any) -> Any:
-        """Returns the compiled step; for a large run the one that overwrites the arrays, if it may."""
+        """Returns the compiled step; for a large run a step that overwrites the arrays, if allowed."""
         if large and self.overwrites is None:
             self.overwrites = not calls_host(step.donating_train.trace(*arguments).jaxpr)
         return step.donating_train if large and self.overwrites else step.compiled_train
