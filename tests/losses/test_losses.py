@@ -613,7 +613,7 @@ def pair_of_losses(y_true, y_pred):
         (lambda: losses.CTC()([1, 2], np.zeros((2, 3, 4))), "Pad the rows of labels with 0"),
         (lambda: losses.CTC().check_targets(np.array([1]), Spec(None, 3, 4)), "Pad the rows of labels"),
         (lambda: losses.CTC().check_targets(np.array([[1, 4]]), Spec(None, 3, 4)), "label 4, but .* 4 classes"),
-        (lambda: losses.CTC().check_targets(np.array([[1, -2]]), Spec(None, 3, 4)), "label -2. Pad the rows of labels with 0 or -1"),
+        (lambda: losses.CTC().check_targets(np.array([[1, -2]]), Spec(None, 3, 4)), "received -2. Pad the rows of labels with 0 or -1"),
         (lambda: losses.CTC().check_targets(np.array([[1, 1], [1, -1], [-1, 1]]), Spec(None, 3, 4)), "row 2: a label follows"),
         (lambda: losses.CTC().check_targets(np.array([[1, 2], [1, 1]]), Spec(None, 2, 4)), "row 1: the labels need 3 frames, .* have 2"),
     ],

@@ -92,7 +92,7 @@ def test_memory_and_clock(name, gib, clock):
 
 def test_a_missing_compiler_is_named(monkeypatch):
     monkeypatch.setattr(devices.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r'libtpu.*pip install "fkeras\[tpu\]"'):
+    with pytest.raises(ImportError, match=r'libtpu.*pip install "jax\[tpu\]"'):
         fk.plan(*small("missing"), device="v5e")
     with pytest.raises(ImportError, match=r'jax-cuda12-plugin.*pip install "jax\[cuda12-local\]"'):
         fk.plan(*small("missing"), device="h100")
