@@ -47,6 +47,7 @@ from fkeras.engine.migration_hints.imports import (
     explain_missing_modules as _explain_missing_modules,
 )
 from fkeras.engine.migration_hints.names import missing_name_error as _missing_name_error
+from fkeras.transforms import cast as cast
 from fkeras.transforms import dequantize as dequantize
 from fkeras.transforms import freeze as freeze
 from fkeras.transforms import inline as inline

@@ -16,12 +16,8 @@ from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import (
     DTypePolicy,
     FKerasError,
-    InputLayer,
-    Layer,
     Model,
-    Network,
     replace_weights,
-    sublayers,
 )
 from fkeras.engine.config.policy import NAMES, get_policy
 from fkeras.engine.messages.errors import describe_value
@@ -40,7 +36,7 @@ from fkeras.saving.weights.filling import abstract_build
 from fkeras.saving.weights.placing import as_layout, is_finite, warn_not_finite
 from fkeras.saving.weights.weight_source import Stored
 from fkeras.training.processes.arrays import put
-from fkeras.transforms import replace
+from fkeras.transforms.casting import with_policies
 
 
 class Loaded(NamedTuple):
@@ -139,7 +135,8 @@ def load(
         processor = source.family.processor_of(config)
         model = source.family.build(config)
         weight_sources = {w: tensors[m.tensors[0]].dtype for m in matches for w in m.weights}
-        model = _with_policies(model, layer_policies(weight_sources, policy))
+        policies = layer_policies(weight_sources, policy)
+        model = with_policies(model, lambda path, layer: policies(path))
         model, state_shapes = abstract_build(model)
     if placing is not None:
         model, state_shapes = placing.apply(model, state_shapes)
@@ -243,28 +240,6 @@ def _check_shapes(
                 misshapen.append(f"{name} float (file: {stored.dtype.name})")
     if misshapen:
         raise _difference(file, [], [], misshapen)
-
-
-def _with_policies(model: Any, policies: Callable[[str], DTypePolicy], path: str = "") -> Any:
-    """Returns the network with these dtype policies; the graph is recorded again for other policies."""
-    inside = [one for one in sublayers(model) if one[0] and not isinstance(one[1], InputLayer)]
-    if all(layer.dtype == policies(f"{path}{at}") for at, layer in inside):
-        return model
-    # equal blocks are recorded once
-    recorded: dict[Any, Layer] = {}
-
-    def change(layer: Layer) -> Layer:
-        inner = f"{path}{layer.name}"
-        layer = layer.replace(dtype=policies(inner))
-        if not isinstance(layer, Network):
-            return layer
-        wanted = tuple(policies(f"{inner}/{at}") for at, _ in sublayers(layer) if at)
-        block = skeleton_of(layer.replace(name=None)), wanted
-        if block not in recorded:
-            recorded[block] = _with_policies(layer, policies, f"{inner}/")
-        return recorded[block].replace(name=layer.name)
-
-    return replace(model, {"*": change})
 
 
 def _read(

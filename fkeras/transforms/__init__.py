@@ -16,6 +16,7 @@ from fkeras.transforms.adapting.merging import merge_adapters as merge_adapters
 from fkeras.transforms.adapting.tree import Adapters as Adapters
 from fkeras.transforms.adapting.tree import adapters as adapters
 from fkeras.transforms.adapting.tree import with_adapters as with_adapters
+from fkeras.transforms.casting import cast as cast
 from fkeras.transforms.comparison.agreeing import Agreement as Agreement
 from fkeras.transforms.comparison.agreeing import CallAgreement as CallAgreement
 from fkeras.transforms.comparison.agreeing import agree as agree

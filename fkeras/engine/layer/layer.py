@@ -51,6 +51,7 @@ from fkeras.engine.tree.skeleton import (
 )
 from fkeras.engine.tree.sublayers import map_children, sublayers
 from fkeras.engine.tree.walk import layers_in
+from fkeras.engine.tree.weight_dtypes import cast_dtype
 from fkeras.engine.tree.weights import make_weights, reset_carries
 from fkeras.engine.values import cache_size
 from fkeras.engine.values.annotations import Field, Option, Skeleton, SomeLayer, Tree
@@ -359,8 +360,15 @@ class Layer(Traits):
 
     @property
     def policy(self) -> DTypePolicy:
-        """The layer's dtype policy."""
-        return self.dtype
+        """The layer's dtype policy.
+
+        A layer whose weights were all cast to another floating-point dtype, for example by
+        `jax.tree.map`, computes in their dtype.
+        """
+        if not self.__dict__.get("_built") or self.dtype.name.startswith("mixed_"):
+            return self.dtype
+        dtype = cast_dtype(self)
+        return self.dtype if dtype is None else DTypePolicy(dtype)
 
     @property
     def stateful(self) -> bool:

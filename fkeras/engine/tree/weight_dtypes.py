@@ -1,0 +1,66 @@
+"""The dtype to which the weights of a layer were cast, as by `jax.tree.map`."""
+
+from __future__ import annotations
+
+from fkeras.engine.config.policy import NAMES
+from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
+from fkeras.engine.tree.walk import layers_in
+from fkeras.engine.values.annotations import Layer, SomeLayer
+
+
+def cast_dtype(layer: Layer) -> str | None:
+    """Returns the dtype that all weights of a layer have and that none of their policies gives.
+
+    Weights with a declared dtype and weights that are no floats, such as codes of a quantized kernel,
+    are left out. The result is None for a layer whose weights have the dtypes of their policies, or
+    several dtypes.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
+        >>> cast_dtype(jax.tree.map(lambda w: w.astype("bfloat16"), layer))
+        'bfloat16'
+    """
+    found = None
+    leaves = leaves_of(layer)
+    for place, declared in skeleton_of(layer).derive(_policy_dtypes):
+        name = getattr(getattr(leaves[place], "dtype", None), "name", None)
+        if name == declared:
+            return None
+        if name in _FLOATS:
+            if found not in (None, name):
+                return None
+            found = name
+    return found
+
+
+_FLOATS = frozenset(name for name in NAMES if not name.startswith("mixed_"))
+
+
+def _policy_dtypes(skeleton: Skeleton) -> tuple[tuple[int, str], ...]:
+    """Returns the place of each weight whose dtype its layer's policy gives, with that dtype."""
+    dtype, fixed = skeleton.static["dtype"].variable_dtype, skeleton.cls._weight_roles.fixed_dtype
+    places = [(i, dtype) for i, name in enumerate(skeleton.weights) if name not in fixed]
+    for field, tree in skeleton.children.items():
+        start = skeleton.spans[field][0]
+        for _, child in layers_in(tree):
+            places.extend((start + i, name) for i, name in child.derive(_policy_dtypes))
+            start += len(child.names)
+    return tuple(places)
+
+
+def with_policy_dtypes(layer: SomeLayer) -> SomeLayer:
+    """Returns the layer with each weight in the dtype that the policy of its layer gives.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
+        >>> with_policy_dtypes(layer.replace(dtype="float16")).kernel.dtype.name
+        'float16'
+    """
+    skeleton, leaves = skeleton_of(layer), list(leaves_of(layer))
+    for place, dtype in skeleton.derive(_policy_dtypes):
+        name = getattr(getattr(leaves[place], "dtype", None), "name", dtype)
+        if name != dtype and name in _FLOATS:
+            leaves[place] = leaves[place].astype(dtype)
+    return skeleton.join(leaves)
