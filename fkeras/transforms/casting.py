@@ -67,11 +67,13 @@ def cast(layer: SomeLayer, dtype: str | DTypePolicy) -> SomeLayer:
     def change(path: str, layer: Layer) -> DTypePolicy:
         return policy if layer.dtype.name in NAMES else layer.dtype
 
-    return with_policy_dtypes(with_policies(layer, change))
+    return with_policies(layer, change)
 
 
 def with_policies(layer: Any, policies: Callable[[str, Layer], DTypePolicy], path: str = "") -> Any:
-    """Returns the layer with other dtype policies inside; graphs are recorded again. Weights stay.
+    """Returns the layer with other dtype policies inside, and their weights in the policies' dtypes.
+
+    The graphs are recorded again.
 
     Args:
         policies: returns the policy of a layer from its path and the layer; called for `layer` only
@@ -93,7 +95,9 @@ def with_policies(layer: Any, policies: Callable[[str, Layer], DTypePolicy], pat
         return layer
     if not isinstance(layer, Network) or layer.graph is None:
         new = replace_children(layer, lambda at, one: _changed(one, policies, at, {}), path)
-        return new if isinstance(layer, Network) else new.replace(dtype=policies(path, layer))
+        if isinstance(layer, Network):
+            return new
+        return with_policy_dtypes(new.replace(dtype=policies(path, layer)))
     # equal blocks are recorded once
     recorded: dict[Any, Layer] = {}
 

@@ -46,6 +46,8 @@ def test_weights_policies_and_results(make):
         if not isinstance(one, fk.engine.Network | fk.engine.InputLayer)
     ]
     assert {one.dtype.name for one in inside} == {"bfloat16"}
+    if isinstance(half, fk.Model):
+        assert half.outputs.dtype == "bfloat16"
     y = half(X)
     assert y.dtype == "bfloat16"
     # three roundings to 8 bits
