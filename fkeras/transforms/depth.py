@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -18,6 +18,7 @@ from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.models.partition import require_layer
 from fkeras.engine.tree.sublayers import replace_children
 from fkeras.nn.cpu.forms import FORM
+from fkeras.programs.walk import all_equations
 from fkeras.transforms.remat import is_mostly_repeats
 
 Model = TypeVar("Model", bound=Layer)
@@ -175,16 +176,10 @@ class _Block:
         return cls(len(primitives), weights, flops / max(2 * weights, 1), loops)
 
 
-def _primitives(program: Any) -> Iterator[str]:
-    for equation in program.eqns:
-        yield equation.primitive.name
-        if equation.primitive is FORM:
-            continue  # fast in loops, unlike the convolution that the program of a form may hold
-        for value in equation.params.values():
-            for inner in value if isinstance(value, list | tuple) else [value]:
-                inner = getattr(inner, "jaxpr", inner)
-                if hasattr(inner, "eqns"):
-                    yield from _primitives(inner)
+def _primitives(program: Any) -> list[str]:
+    # a form is fast in loops, unlike the convolution that the program of the form may hold
+    found = all_equations(program, enter=lambda equation: equation.primitive is not FORM)
+    return [equation.primitive.name for equation in found]
 
 
 def _with_depth(model: Model, depth: str, test: Callable[[Network], bool] | None = None) -> Model:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,6 +28,7 @@ from fkeras.engine.tree.walk import join_path
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Leaf, Tree
 from fkeras.engine.values.spec import Spec, as_probes, as_spec
+from fkeras.programs.walk import equations, text_of
 from fkeras.transforms.graph.rebuilding import runs_graph
 from fkeras.transforms.splitting import (
     Cut,
@@ -42,7 +42,6 @@ from fkeras.transforms.splitting import (
 #: the reason of a call with trained weights
 TRAINED = "has trained weights"
 
-_ADDRESS = re.compile(r"0x[0-9a-f]+")
 # for axes of unknown size, where the program of a call is traced
 _SIZE = 32
 
@@ -186,9 +185,9 @@ def _behavior(
     if outputs[0].metrics:
         return "reports a metric"
     key = programs[0].jaxpr.invars[0]
-    if any(key is atom for equation in programs[0].jaxpr.eqns for atom in equation.invars):
+    if any(key is atom for equation in equations(programs[0]) for atom in equation.invars):
         return "draws random numbers"
-    if len({_ADDRESS.sub("", str(program)) for program in programs}) > 1:
+    if len(set(map(text_of, programs))) > 1:
         return "computes other values in training"
     return None
 

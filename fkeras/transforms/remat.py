@@ -31,6 +31,7 @@ from fkeras.engine.graph.repeats import Repeat
 from fkeras.engine.graph.walk import crossing, segment
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
+from fkeras.programs.walk import equations
 from fkeras.transforms.intercepting import Intercepted
 
 Policy = Callable[..., Any]
@@ -42,7 +43,7 @@ def _weight_products(primitive: Any, *args: Any, **params: Any) -> Any:
     # Products with weights are expensive to compute and small to store. Products with batch axes, such
     # as attention scores, grow with the square of the sequence length and are recomputed.
     if primitive.name == "platform_form":
-        return any(_weight_products(e.primitive, **e.params) for e in params["jaxpr"].jaxpr.eqns)
+        return any(_weight_products(e.primitive, **e.params) for e in equations(params["jaxpr"]))
     if primitive.name == "conv_general_dilated":
         return True
     is_saveable = jax.checkpoint_policies.dots_with_no_batch_dims_saveable

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fkeras.engine.values.annotations import ClosedJaxpr, Jaxpr, Leaf
+from fkeras.programs.walk import all_equations, equations, programs_in
 
 # numbers of an unknown size such as "2*d1 + 3", but not those of names
 _NUMBER = re.compile(r"(?<!\w)\d+")
@@ -44,7 +45,7 @@ def fixing_reshape(program: Jaxpr | ClosedJaxpr) -> tuple[tuple, tuple] | None:
         >>> [str(shape) for shape in fixing_reshape(program.jaxpr)]
         ['(b, 4)', '(6, 2)']
     """
-    for equation in program.eqns:
+    for equation in all_equations(program):
         if equation.primitive.name == "reshape":
             variables: tuple[Any, ...] = equation.invars[0], equation.outvars[0]
             old, new = (variable.aval.shape for variable in variables)
@@ -52,29 +53,16 @@ def fixing_reshape(program: Jaxpr | ClosedJaxpr) -> tuple[tuple, tuple] | None:
             # an axis of size 0 leaves nothing to reshape
             if fixed and 0 not in new and not all(isinstance(dim, int) for dim in old):
                 return old, new
-        for inner in _inner(equation):
-            found = fixing_reshape(inner)
-            if found is not None:
-                return found
     return None
-
-
-def _inner(equation: Any) -> Iterator[Any]:
-    """Yields the programs in the parameters of an equation."""
-    for value in equation.params.values():
-        for inner in value if isinstance(value, tuple | list) else (value,):
-            inner = getattr(inner, "jaxpr", inner)
-            if hasattr(inner, "eqns"):
-                yield inner
 
 
 def _sizes(program: Jaxpr | ClosedJaxpr, unit: int) -> Iterator[tuple[int, tuple]]:
     for variable in program.invars:
         yield _size(variable.aval, unit)
-    for equation in program.eqns:
+    for equation in equations(program):
         for variable in equation.outvars:
             yield _size(variable.aval, unit, equation.params.get("window_dimensions", ()))
-        for inner in _inner(equation):
+        for inner in programs_in(equation):
             yield from _sizes(inner, unit)
 
 

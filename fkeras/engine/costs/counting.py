@@ -7,13 +7,14 @@ also cheaper than the analysis, for which JAX lowers the program first.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 
 from fkeras.engine.costs.rules import primitive_count
 from fkeras.engine.values.annotations import Jaxpr, JaxprEqn, Tree
+from fkeras.programs.walk import needed, programs_in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,13 +81,9 @@ def costs_by_scope(jaxpr: Any, outer: str = "") -> Iterator[tuple[str, Costs]]:
     Args:
         outer: the name stack of the equation that runs the jaxpr.
     """
-    # JAX leaves out what no output needs, such as the values of a function whose gradient is asked
-    needed = {id(variable) for variable in jaxpr.outvars}
-    for equation in reversed(jaxpr.eqns):
-        if equation.effects or any(id(variable) in needed for variable in equation.outvars):
-            needed.update(map(id, equation.invars))
-            stack = str(equation.source_info.name_stack)
-            yield from _equation_costs(equation, f"{outer}/{stack}" if stack else outer)
+    for equation in needed(jaxpr):
+        stack = str(equation.source_info.name_stack)
+        yield from _equation_costs(equation, f"{outer}/{stack}" if stack else outer)
 
 
 def _equation_costs(equation: JaxprEqn, scope: str) -> Iterator[tuple[str, Costs]]:
@@ -105,15 +102,8 @@ def _equation_costs(equation: JaxprEqn, scope: str) -> Iterator[tuple[str, Costs
         yield scope, Costs(float(count.flops), float(count.transcendentals))
     else:
         # a function with a rule for derivatives has several jaxprs; the first is the function
-        inner = next(_inner_jaxprs(params), None)
+        inner = next(programs_in(equation), None)
         if inner is None:
             yield scope, Costs(unknown=frozenset({name}))
         else:
             yield from costs_by_scope(inner, scope)
-
-
-def _inner_jaxprs(params: Mapping[str, Any]) -> Iterator[Any]:
-    for value in params.values():
-        jaxpr = getattr(value, "jaxpr", value)
-        if hasattr(jaxpr, "eqns"):
-            yield jaxpr

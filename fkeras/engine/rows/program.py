@@ -17,33 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from fkeras.engine.rows.elementwise import ELEMENTWISE, elementwise, fill_of
+from fkeras.engine.rows.elementwise import elementwise, fill_of
 from fkeras.engine.rows.equation import Equation
 from fkeras.engine.rows.moves import MOVES, SOURCES
 from fkeras.engine.rows.reductions import REDUCTIONS
 from fkeras.engine.rows.values import MIXED, WHOLE, Value, joined
-from fkeras.engine.values.annotations import ClosedJaxpr, Leaf, Tree
+from fkeras.engine.values.annotations import Leaf, Tree
+from fkeras.programs.primitives import CALLS, ELEMENTWISE
+from fkeras.programs.walk import called, equations, is_literal, opened
 
 _RULES: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {**dict.fromkeys(ELEMENTWISE, elementwise), **MOVES, **REDUCTIONS}
 )
-# primitives that call one program, which is a parameter of one of these names
-_CALLS = frozenset(
-    (
-        "jit",
-        "pjit",
-        "closed_call",
-        "core_call",
-        "checkpoint",
-        "remat",
-        "remat2",
-        "custom_jvp_call",
-        "custom_vjp_call",
-        "custom_vjp_call_jaxpr",
-        "platform_form",
-    )
-)
-_PROGRAMS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 
 
 class _DifferentError(Exception):
@@ -85,8 +70,8 @@ class RowProgram:
             return [MIXED] * len(large.jaxpr.outvars)
 
     def _run(self, large: Tree, small: Tree, values: Sequence[Value]) -> list[Value]:
-        (jaxpr, consts), (other, other_consts) = _opened(large), _opened(small)
-        same = len(jaxpr.eqns) == len(other.eqns) and len(consts) == len(other_consts)
+        (jaxpr, consts), (other, other_consts) = opened(large), opened(small)
+        same = len(equations(jaxpr)) == len(equations(other)) and len(consts) == len(other_consts)
         if not same or len(jaxpr.outvars) != len(other.outvars):
             raise _DifferentError
         known = dict(zip(jaxpr.invars, values, strict=True))
@@ -94,12 +79,11 @@ class RowProgram:
             known[variable] = _constant(a, b)
 
         def read(atom: Any, other_atom: Any) -> Value:
-            # only a literal has an attribute `val`
-            if hasattr(atom, "val") and hasattr(other_atom, "val"):
+            if is_literal(atom) and is_literal(other_atom):
                 return _constant(atom.val, other_atom.val)
-            return MIXED if hasattr(atom, "val") else known[atom]
+            return MIXED if is_literal(atom) else known[atom]
 
-        for pair in zip(jaxpr.eqns, other.eqns, strict=True):
+        for pair in zip(equations(jaxpr), equations(other), strict=True):
             equation = Equation(*pair, ordered=self.ordered)
             if pair[0].primitive.name != pair[1].primitive.name:
                 raise _DifferentError
@@ -110,9 +94,9 @@ class RowProgram:
 
     def _apply(self, equation: Equation, values: list[Value]) -> list[Value]:
         name = equation.name
-        if name in _CALLS:
+        if name in CALLS:
             self.custom_gradients |= "vjp" in name and any(not v.is_whole for v in values)
-            return self._run(*_inner(equation), values)
+            return self._run(called(equation.large), called(equation.small), values)
         if name in ("scan", "while", "cond"):
             return {"scan": self._scan, "while": self._while, "cond": self._cond}[name](
                 equation, values
@@ -187,15 +171,6 @@ def _all_joined(values: Sequence[Value]) -> Value:
     for value in rest:
         first = joined(first, value)
     return first
-
-
-def _opened(program: ClosedJaxpr) -> tuple[Any, Sequence[Any]]:
-    return (program.jaxpr, program.consts) if hasattr(program, "consts") else (program, ())
-
-
-def _inner(equation: Equation) -> tuple[Any, Any]:
-    name = next(name for name in _PROGRAMS if name in equation.params)
-    return equation.params[name], equation.small.params[name]
 
 
 def _fill(equation: Equation, values: list[Value]) -> Leaf:

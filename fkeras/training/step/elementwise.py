@@ -15,22 +15,14 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import Jaxpr, JaxprEqn
+from jax.extend.core import JaxprEqn
 from jax.tree_util import DictKey
 
 from fkeras.engine.network.stacking import Stacking
-from fkeras.engine.rows.elementwise import ELEMENTWISE
 from fkeras.optimizers import Optimizer, get, transformation
+from fkeras.programs.primitives import ELEMENTWISE
+from fkeras.programs.walk import called, follow
 
-#: primitives that call a program, by the name of the parameter that holds the program
-_CALLS = MappingProxyType(
-    {
-        "jit": "jaxpr",
-        "pjit": "jaxpr",
-        "closed_call": "call_jaxpr",
-        "custom_jvp_call": "call_jaxpr",
-    }
-)
 #: reductions of a whole array, with the primitive that joins the results of several arrays
 _REDUCTIONS = MappingProxyType(
     {"reduce_sum": "add", "reduce_and": "and", "reduce_or": "or", "reduce_max": "max"}
@@ -127,7 +119,7 @@ def _outputs(
         shape, owners = (leaf.shape, frozenset([str(path)])) if is_stack else ((), frozenset())
         inputs.append(_Value(("input", key), kind, shape, owners))
     search = _Program(frozenset(path for path in stacks if not names or path in names))
-    values = search.run(program.jaxpr, inputs, program.consts)
+    values = search.run(program, inputs)
     leaves = jax.tree_util.tree_flatten_with_path(outputs)[0]
     expressions = {}
     for (keys, _), value in zip(leaves, values, strict=True):
@@ -161,25 +153,15 @@ class _Program:
     def __init__(self, stacks: frozenset[str]):
         self.stacks = stacks
 
-    def run(self, jaxpr: Jaxpr, inputs: list[_Value], constants: Any) -> list[_Value]:
+    def run(self, program: Any, inputs: list[_Value]) -> list[_Value]:
         """Returns the values of the outputs of a program."""
-        values = dict(zip(jaxpr.invars, inputs, strict=True))
-        for variable, constant in zip(jaxpr.constvars, constants, strict=True):
-            values[variable] = _constant(constant)
-
-        def read(atom: Any) -> _Value:
-            return _constant(atom.val) if hasattr(atom, "val") else values[atom]
-
-        for equation in jaxpr.eqns:
-            operands = [read(atom) for atom in equation.invars]
-            values.update(zip(equation.outvars, self._apply(equation, operands), strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
+        return follow(program, inputs, lambda array, aval: _constant(array), self._apply)
 
     def _apply(self, equation: JaxprEqn, operands: list[_Value]) -> list[_Value]:
         name, params = equation.primitive.name, equation.params
-        if name in _CALLS:
-            inner = params[_CALLS[name]]
-            return self.run(inner.jaxpr, operands, inner.consts)
+        inner = called(equation)
+        if inner is not None:
+            return self.run(inner, operands)
         if name == "cond":
             return self._cond(params["branches"], operands)
         reads_stacks = any(value.kind in ("stack", "part") for value in operands)
@@ -246,7 +228,7 @@ class _Program:
 
     def _cond(self, branches: tuple, operands: list[_Value]) -> list[_Value]:
         index, *arguments = [self._completed(value) for value in operands]
-        results = [self.run(b.jaxpr, arguments, b.consts) for b in branches]
+        results = [self.run(branch, arguments) for branch in branches]
         merged = []
         for values in zip(*results, strict=True):
             values = tuple(map(self._completed, values))

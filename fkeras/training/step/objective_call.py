@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Jaxpr
 
 from fkeras.engine import (
     Context,
@@ -25,6 +24,7 @@ from fkeras.engine import (
     trainable_weights,
 )
 from fkeras.engine.call.calls import describe_state
+from fkeras.programs.walk import depends
 from fkeras.transforms.intercepting import intercept
 
 #: `(model, state, batch, key, training) -> Output`
@@ -290,26 +290,13 @@ def metric_names(
     # JAX accepts silently. The jaxpr shows the dependency without computing.
     weights = trainable_weights(model)
     program, (_, metrics) = jax.make_jaxpr(compute, return_shape=True)(weights, state, batch)
-    if training and not _depends(program.jaxpr, len(weights)):
+    if training and not depends(program, len(weights)):
         raise ValueError(
             f"Trainer: {label_of(objective)}: the value does not depend on any trainable weight, "
             "so training would change no weight. Compute with the argument `model`, not with a "
             "model from outside of the function, and freeze only a part of the model."
         )
     return tuple(metrics)
-
-
-def _depends(program: Jaxpr, count: int) -> bool:
-    """Returns whether the first output of a jaxpr depends on any of the first `count` inputs."""
-    # Equations are in the order of computation, so one forward pass finds all reached variables.
-    # An equation with an inner jaxpr counts as a dependency of all its outputs on all its inputs.
-    reached = set(program.invars[:count])
-    for equation in program.eqns:
-        # A Literal (the only operand with an attribute `val`) is a constant: no dependency.
-        if any(not hasattr(v, "val") and v in reached for v in equation.invars):
-            reached.update(equation.outvars)
-    output = program.outvars[0]
-    return not hasattr(output, "val") and output in reached
 
 
 def evaluation_key(count: jax.Array) -> jax.Array:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fkeras.programs.walk import equations
 from fkeras.saving.onnx.graph.writer import Operand
 from fkeras.saving.onnx.primitives.elementwise import is_float, scalar
 from fkeras.saving.onnx.primitives.rule import Emit, Equation, Rule, dims_of
@@ -179,7 +180,7 @@ def _writes(program: Any, reduction: str) -> bool:
     """Returns whether the program adds the updates ("add"), or replaces elements by updates ("none")."""
     if program is None:
         return reduction == "none"
-    names = [equation.primitive.name for equation in program.eqns]
+    names = [equation.primitive.name for equation in equations(program)]
     if reduction == "none":
         return not names and program.outvars[0] is program.invars[-1]
     return names == [reduction]

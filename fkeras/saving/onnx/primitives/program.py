@@ -12,6 +12,7 @@ import numpy as np
 
 from fkeras.engine import FKerasError
 from fkeras.engine.values.spec import Spec, as_spec
+from fkeras.programs.walk import called, follow, needed
 from fkeras.saving.onnx.graph.writer import Operand, Value, Writer
 from fkeras.saving.onnx.primitives import (
     control,
@@ -34,23 +35,6 @@ RULES: types.MappingProxyType[str, Rule] = types.MappingProxyType(
         **control.RULES,
     }
 )
-# operations that only contain a program, by the names of the parameter that holds the program
-_PROGRAMS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
-_CALLS = frozenset(
-    {
-        "jit",
-        "pjit",
-        "closed_call",
-        "core_call",
-        "remat",
-        "remat2",
-        "checkpoint",
-        "custom_jvp_call",
-        "custom_vjp_call",
-        "custom_vjp_call_jaxpr",
-        "platform_form",
-    }
-)
 # operations whose constants are not computed: loops, and the sizes of unknown axes
 _NOT_NOW = frozenset({"scan", "while", "cond", "dim_as_value"})
 # operations of complex numbers, which ONNX Runtime does not have
@@ -68,51 +52,27 @@ def run(writer: Writer, program: Any, operands: list[Operand]) -> list[Operand]:
         program: a jaxpr, with or without its constants.
         operands: a value or constant for each input of the program.
     """
-    jaxpr = getattr(program, "jaxpr", program)
-    known: dict[Any, Operand] = dict(zip(jaxpr.invars, operands, strict=True))
-    for variable, constant in zip(jaxpr.constvars, getattr(program, "consts", ()), strict=True):
-        known[variable] = _constant(writer, constant)
-
-    def read(atom: Any) -> Operand:
-        # only a literal has an attribute `val`
-        if not hasattr(atom, "val"):
-            return known[atom]
+    return follow(
+        program,
+        operands,
         # a Python number of the program has the dtype of its literal
-        return _constant(writer, atom.val).astype(atom.aval.dtype, copy=False)
-
-    needed = _needed(jaxpr)
-    for equation, is_needed in zip(jaxpr.eqns, needed, strict=True):
-        if not is_needed:
-            continue
-        results = _apply(writer, equation, [read(atom) for atom in equation.invars])
-        known.update(zip(equation.outvars, results, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+        lambda array, aval: _constant(writer, array, aval.dtype),
+        lambda equation, inputs: _apply(writer, equation, inputs),
+        needed(program, effects=False),
+    )
 
 
-def _constant(writer: Writer, constant: Any) -> np.ndarray:
-    dtype = getattr(constant, "dtype", None)
-    if dtype is not None and jax.numpy.issubdtype(dtype, jax.dtypes.prng_key):
+def _constant(writer: Writer, constant: Any, dtype: Any) -> np.ndarray:
+    if jax.numpy.issubdtype(dtype, jax.dtypes.prng_key):
         where = "/".join(writer.path)
         raise FKerasError(f"export, {where!r}: {_remedy('random')}", layer=where)
-    return np.asarray(constant)
-
-
-def _needed(jaxpr: Any) -> list[bool]:
-    """Returns for each equation whether an output of the program depends on it."""
-    wanted = {v for v in jaxpr.outvars if not hasattr(v, "val")}
-    needed = []
-    for equation in reversed(jaxpr.eqns):
-        is_needed = any(v in wanted for v in equation.outvars)
-        needed.append(is_needed)
-        if is_needed:
-            wanted.update(v for v in equation.invars if not hasattr(v, "val"))
-    return needed[::-1]
+    return np.asarray(constant).astype(dtype, copy=False)
 
 
 def _apply(writer: Writer, equation: Any, inputs: list[Operand]) -> list[Operand]:
     name = equation.primitive.name
-    if name in _CALLS:
-        inner = next(equation.params[key] for key in _PROGRAMS if key in equation.params)
+    inner = called(equation)
+    if inner is not None:
         return run(writer, inner, inputs)
     outputs = [as_spec(v.aval) for v in equation.outvars]
     is_random = name.startswith(("random_", "threefry"))

@@ -1,0 +1,1 @@
+"""JAX programs (jaxprs): what the primitives are, and the walk through equations."""

@@ -1,0 +1,171 @@
+"""The walk through the equations of a program, and through the programs inside of equations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+
+from fkeras.programs.primitives import CALLS
+
+Value = TypeVar("Value")
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
+
+
+def opened(program: Jaxpr | ClosedJaxpr) -> tuple[Jaxpr, Sequence[Any]]:
+    """Returns a program and its constants; none for a program without constants of its own.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> jaxpr, constants = opened(jax.make_jaxpr(jnp.sin)(1.0))
+        >>> len(jaxpr.eqns), constants
+        (1, [])
+    """
+    closed: Any = program
+    return (closed.jaxpr, closed.consts) if hasattr(program, "consts") else (closed, ())
+
+
+def equations(program: Jaxpr | ClosedJaxpr) -> Sequence[JaxprEqn]:
+    """Returns the equations of a program in the order of computation."""
+    return program.eqns
+
+
+def called(equation: JaxprEqn) -> Any:
+    """Returns the program that a primitive of `CALLS` runs; None for other primitives.
+
+    Example:
+        >>> import jax
+        >>> (equation,) = equations(jax.make_jaxpr(jax.jit(lambda x: 2 * x))(1.0))
+        >>> len(equations(called(equation)))
+        1
+    """
+    parameter = CALLS.get(equation.primitive.name)
+    return None if parameter is None else equation.params[parameter]
+
+
+def programs_in(equation: JaxprEqn) -> Iterator[Jaxpr]:
+    """Yields the programs in the parameters of an equation, such as the branches of a condition."""
+    for value in equation.params.values():
+        for inner in value if isinstance(value, tuple | list) else (value,):
+            inner = getattr(inner, "jaxpr", inner)
+            if hasattr(inner, "eqns"):
+                yield inner
+
+
+def all_equations(
+    program: Jaxpr | ClosedJaxpr, enter: Callable[[JaxprEqn], bool] = lambda equation: True
+) -> Iterator[JaxprEqn]:
+    """Yields the equations of a program and of the programs inside, each before those inside of it.
+
+    Args:
+        enter: whether the programs inside of an equation are read.
+
+    Example:
+        >>> import jax
+        >>> program = jax.make_jaxpr(jax.jit(lambda x: 2 * x))(1.0)
+        >>> [equation.primitive.name for equation in all_equations(program)]
+        ['jit', 'mul']
+    """
+    for equation in program.eqns:
+        yield equation
+        if enter(equation):
+            for inner in programs_in(equation):
+                yield from all_equations(inner, enter)
+
+
+def needed(program: Jaxpr | ClosedJaxpr, effects: bool = True) -> list[JaxprEqn]:
+    """Returns the equations on which an output depends, in the order of computation.
+
+    JAX leaves out what no output needs, such as the values of a function whose gradient is asked.
+
+    Args:
+        effects: whether equations with effects, such as a print, are needed too.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> program = jax.make_jaxpr(lambda x: (jnp.sin(x), 2 * x)[1])(1.0)
+        >>> [equation.primitive.name for equation in needed(program)]
+        ['mul']
+    """
+    jaxpr, _ = opened(program)
+    wanted = {id(variable) for variable in jaxpr.outvars}
+    found = []
+    for equation in reversed(jaxpr.eqns):
+        has_effects = effects and equation.effects
+        if has_effects or any(id(variable) in wanted for variable in equation.outvars):
+            wanted.update(map(id, equation.invars))
+            found.append(equation)
+    return found[::-1]
+
+
+def follow(
+    program: Jaxpr | ClosedJaxpr,
+    values: Sequence[Value],
+    constant: Callable[[Any, Any], Value],
+    apply: Callable[[JaxprEqn, list[Value]], Sequence[Value]],
+    chosen: Sequence[JaxprEqn] | None = None,
+) -> list[Value]:
+    """Returns what `apply` makes of the outputs of a program, from values of its inputs.
+
+    Args:
+        values: one value for each input.
+        constant: `(array, aval) -> value` of a constant or a literal.
+        apply: `(equation, values of its operands) -> values of its results`.
+        chosen: the equations to follow; by default all.
+
+    Example:
+        >>> import jax
+        >>> program = jax.make_jaxpr(lambda x: 2 * x + x)(1.0)
+        >>> follow(program, ["x"], lambda array, aval: str(array),
+        ...        lambda equation, texts: [f"{equation.primitive.name}({', '.join(texts)})"])
+        ['add(mul(2.0, x), x)']
+    """
+    jaxpr, constants = opened(program)
+    known: dict[Any, Value] = dict(zip(jaxpr.invars, values, strict=True))
+    for variable, array in zip(jaxpr.constvars, constants, strict=True):
+        known[variable] = constant(array, variable.aval)
+
+    def read(atom: Any) -> Value:
+        return constant(atom.val, atom.aval) if is_literal(atom) else known[atom]
+
+    for equation in jaxpr.eqns if chosen is None else chosen:
+        results = apply(equation, [read(atom) for atom in equation.invars])
+        known.update(zip(equation.outvars, results, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def is_literal(atom: object) -> bool:
+    """Returns whether an operand is a number in the program, not a variable."""
+    return hasattr(atom, "val")
+
+
+def depends(program: Jaxpr | ClosedJaxpr, count: int) -> bool:
+    """Returns whether the first output depends on any of the first `count` inputs.
+
+    An equation with programs inside counts as a dependency of all its results on all its operands.
+
+    Example:
+        >>> import jax
+        >>> depends(jax.make_jaxpr(lambda x, y: 2 * y)(1.0, 1.0), 1)
+        False
+    """
+    jaxpr, _ = opened(program)
+    reached = set(jaxpr.invars[:count])
+    for equation in jaxpr.eqns:
+        if any(not is_literal(v) and v in reached for v in equation.invars):
+            reached.update(equation.outvars)
+    output = jaxpr.outvars[0]
+    return not is_literal(output) and output in reached
+
+
+def text_of(program: Jaxpr | ClosedJaxpr) -> str:
+    """Returns the text of a program without addresses: equal programs have equal texts.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> text_of(jax.make_jaxpr(jnp.sin)(1.0)) == text_of(jax.make_jaxpr(jnp.sin)(2.0))
+        True
+    """
+    return _ADDRESS.sub("", str(program))
