@@ -41,6 +41,7 @@ _CALLS = frozenset(
         "custom_vjp_call",
         "custom_vjp_call_jaxpr",
         "platform_form",
+        "platform_kernel",
     )
 )
 _PROGRAMS = ("jaxpr", "call_jaxpr", "fun_jaxpr")

@@ -49,6 +49,7 @@ _CALLS = frozenset(
         "custom_vjp_call",
         "custom_vjp_call_jaxpr",
         "platform_form",
+        "platform_kernel",
     }
 )
 # operations whose constants are not computed: loops, and the sizes of unknown axes
