@@ -393,6 +393,29 @@ def allowed_part(mask: Mask, query: jax.Array, key: jax.Array, take: Take) -> ja
     return mask._allows_part(query, key, take)
 
 
+def band_and_segments(masks: Sequence[Mask]) -> tuple[Reach, Any] | None:
+    """Returns what the masks allow together as `(reach, ids)`, or None for other masks.
+
+    A query then attends to all keys within reach that have its id, without those of the id 0; `ids` is
+    None for one segment.
+
+    Example:
+        >>> band_and_segments([Causal() & Window(4)]), band_and_segments([~Causal()])
+        (((3, 0), None), None)
+    """
+    reach, ids = _ALL, None
+    parts = [part for mask in masks for part in (mask.masks if type(mask) is And else (mask,))]
+    for part in parts:
+        # the rules of a subclass are its own
+        if type(part) is Segments and ids is None:
+            ids = part.ids
+        elif type(part) in (Causal, Window):
+            reach = min(reach[0], part.reach[0]), min(reach[1], part.reach[1])
+        else:
+            return None
+    return reach, ids
+
+
 def split_tensors(mask: Mask) -> tuple[Mask, list[Any]]:
     """Returns the mask with slots in the places of symbolic tensors, and the tensors.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import string
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -11,106 +10,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fkeras.nn.attention_blocks import Take, by_blocks, is_long, whole
+from fkeras.nn.attention_blocks import Take, whole
 from fkeras.nn.numerics.dtypes import wide_dtype
 from fkeras.nn.numerics.slopes import divide
 from fkeras.nn.softmax import exponentials
 
 #: a mask as a function of `take`, which selects queries: (b or 1, heads or 1, n or 1, s or 1), or None
 MaskOf = Callable[[Take], jax.Array | None]
-
-#: dtypes that cuDNN's fused kernel supports
-_SHORT = (jnp.dtype("bfloat16"), jnp.dtype("float16"))
-
-
-def dot_product_attention(
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    mask: jax.Array | MaskOf | None = None,
-    bias: jax.Array | None = None,
-    scale: float | None = None,
-    is_causal: bool = False,
-    flash_attention: bool | None = None,
-    empty_rows: str = "zeros",
-) -> jax.Array:
-    """Computes `softmax(scale * query @ key + bias) @ value` for each head.
-
-    A query whose row of the mask is all False attends to no key: its result and its gradient are
-    0. (`jax.nn.dot_product_attention` and Keras return the mean of all values.)
-
-    Long sequences are computed by blocks of queries, whose memory grows with t + s instead of t * s.
-
-    Args:
-        query: array of shape (b, t, heads, d).
-        key: array of shape (b, s, groups, d). The number of heads is a multiple of the number of
-            groups; heads // groups adjacent heads share one key.
-        value: array of shape (b, s, groups, f).
-        mask: a Boolean array that broadcasts to (b, heads, t, s), True where a query may attend to
-            a key, or a function that returns this array for the queries of `take`.
-        bias: array that broadcasts to (b, heads, t, s), added before the softmax.
-        scale: factor of the logits; None for 1 / sqrt(d).
-        is_causal: whether step t attends only to the steps up to t.
-        flash_attention: True for cuDNN's fused kernel, which needs a GPU and a 16-bit float type;
-            False for one einsum over whole arrays, None to compute long sequences by blocks.
-        empty_rows: result for queries that attend to no key: "zeros", or "keras" for the mean of
-            all values.
-
-    Returns:
-        An array of shape (b, t, heads, f).
-
-    Raises:
-        ValueError: if an array does not have four axes, if the number of heads is not a multiple
-            of the number of groups, or if the fused kernel does not support the call.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x = jnp.ones((2, 5, 4, 3))
-        >>> dot_product_attention(x, x, x, is_causal=True).shape
-        (2, 5, 4, 3)
-
-    References:
-        Vaswani et al., Attention is all you need (2017), https://arxiv.org/abs/1706.03762
-    """
-    for name, x in (("query", query), ("key", key), ("value", value)):
-        if x.ndim != 4:
-            raise ValueError(
-                f"dot_product_attention: expected {name} of shape (b, t, heads, d), received "
-                f"{x.shape}. For one head add an axis: x[:, :, None, :]."
-            )
-    scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
-    bias = None if bias is None else _four_axes(bias)
-    mask_of = mask if mask is None or callable(mask) else _mask_of(_four_axes(mask))
-
-    def order(take: Take) -> jax.Array | None:
-        return causal_mask(query.shape[1], key.shape[1], take)[None, None] if is_causal else None
-
-    if flash_attention:
-        check_flash_applies(query)
-        # the fused kernel applies is_causal; the result does not show empty rows
-        mask = None if mask_of is None else mask_of(whole)
-        y = jax.nn.dot_product_attention(
-            query, key, value, bias, mask, scale=scale, is_causal=is_causal, implementation="cudnn"
-        )
-        combined = both(mask, order(whole))
-        if mask is None or combined is None:
-            return y
-        if empty_rows == "keras":
-            return fill_empty_rows(y, value, combined)
-        return clear_empty_rows(y, combined)
-
-    def compute(take: Take, rows: jax.Array, bias: jax.Array | None) -> jax.Array:
-        mask = None if mask_of is None else mask_of(take)
-        combined = both(mask, order(take))
-        y = attend(rows, key, value, combined, bias, scale)
-        # a causal mask without a user mask leaves no row empty: each step attends to the first key
-        if mask is None or combined is None or empty_rows != "keras":
-            return y
-        return fill_empty_rows(y, value, combined)
-
-    if flash_attention is None and is_long(query.shape[1], key.shape[1]):
-        return by_blocks(compute, query, bias)
-    return compute(whole, query, bias)
 
 
 def attend(
@@ -294,10 +200,6 @@ def equations(rank: int, axes: Sequence[int], grouped: bool = False) -> tuple[st
     return batch_letters + group_letter + attended + attended.upper(), keys, queries
 
 
-def _mask_of(mask: jax.Array) -> MaskOf:
-    return lambda take: take(mask, 2)
-
-
 def causal_mask(queries: Any, keys: Any, take: Take = whole) -> jax.Array:
     """Returns the mask (queries, keys) that lets step t attend to the steps up to t.
 
@@ -327,30 +229,6 @@ def both(one: jax.Array | None, other: jax.Array | None) -> jax.Array | None:
     if one is None or other is None:
         return other if one is None else one
     return jnp.logical_and(one, other)
-
-
-def is_flash_available(dtype: Any, backend: str) -> bool:
-    """Returns whether cuDNN's fused kernel computes this dtype on this backend.
-
-    Example:
-        >>> is_flash_available("bfloat16", "gpu"), is_flash_available("float32", "gpu")
-        (True, False)
-    """
-    return backend == "gpu" and jnp.dtype(dtype) in _SHORT
-
-
-def check_flash_applies(query: jax.Array) -> None:
-    """Raises an error if cuDNN's fused kernel is not available: without a GPU, or in float32."""
-    if not is_flash_available(query.dtype, jax.default_backend()):
-        raise ValueError(
-            f"flash_attention: expected a GPU and bfloat16 or float16, received {query.dtype} on "
-            f"{jax.default_backend()}. Leave flash_attention at None, which runs everywhere, "
-            "or give the layer dtype='mixed_bfloat16'."
-        )
-
-
-def _four_axes(x: jax.Array) -> jax.Array:
-    return jnp.reshape(x, (*(1,) * (4 - x.ndim), *x.shape))
 
 
 def clear_empty_rows(y: jax.Array, mask: jax.Array) -> jax.Array:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fkeras.engine import Network
+from fkeras.engine.values.structure import fill
 from fkeras.layers import DotProductAttention
 
 
@@ -26,5 +27,9 @@ def attention_kernels(model: Any, backend: str, path: str = "") -> Iterator[tupl
         if isinstance(layer, Network):
             yield from attention_kernels(layer, backend, f"{path}{name}/")
         elif isinstance(layer, DotProductAttention):
-            query, _, value, *_ = graph.call_specs(graph.call_number(name))
-            yield f"{path}{name}", layer.kernel_for(query, value, backend, training=True)
+            number = graph.call_number(name)
+            query, _, value, *_ = graph.call_specs(number)
+            given = fill(graph.calls[number].options, graph.specs)
+            options = {name: given[name] for name in ("bias", "attention_mask") if name in given}
+            kernel = layer.kernel_for(query, value, backend, training=True, **options)
+            yield f"{path}{name}", kernel

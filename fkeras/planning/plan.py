@@ -442,7 +442,12 @@ def _plan(trainer: Trainer, structure: Any, specs: tuple, donate: bool) -> Plan:
         unknown=costs.unknown,
         whole_key_heads=whole_key_heads(trainer.mesh, trainer.sharding, asked.run.model),
         donate=donate,
-        kernels=tuple(attention_kernels(asked.run.model, platform_of(trainer.mesh))),
+        kernels=tuple(
+            # XLA does not divide kernels among devices
+            attention_kernels(
+                asked.run.model, platform_of(trainer.mesh) if asked.devices == 1 else ""
+            )
+        ),
         _request=asked,
     )
 

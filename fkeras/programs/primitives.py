@@ -24,6 +24,7 @@ CALLS: Mapping[str, str] = MappingProxyType(
         "custom_vjp_call_jaxpr": "fun_jaxpr",
         # a computation with one form for each platform; the program is the form of any platform
         "platform_form": "jaxpr",
+        "platform_kernel": "jaxpr",
     }
 )
 #: primitives that run programs several times, or one of several programs

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from fkeras import layers, masks
-from fkeras.nn.attention import attend, dot_product_attention
+from fkeras.nn.attention import attend
 from fkeras.nn.attention_blocks import by_blocks
+from fkeras.nn.attention_choice import dot_product_attention
 
 CAUSAL = masks.Causal()
 LENGTH = 300  # two blocks and a part of a block
@@ -139,7 +140,7 @@ def test_blocks_equal_one_product(name):
         return gradients(bias, *_inputs())
 
     for ours, expected in zip(
-        *(jax.tree.leaves(results(k)) for k in ("blocks", "einsum")), strict=True
+        *(jax.tree.leaves(results(k)) for k in ("blockwise", "einsum")), strict=True
     ):
         np.testing.assert_allclose(ours, expected, atol=2e-5)
 
@@ -164,7 +165,7 @@ def test_blocks_of_padded_rows():
 def test_lengths(length):
     heads = _inputs(length)
     layer = layers.DotProductAttention(CAUSAL)
-    ours, expected = (layer.replace(kernel=kernel)(*heads) for kernel in ("blocks", "einsum"))
+    ours, expected = (layer.replace(kernel=kernel)(*heads) for kernel in ("blockwise", "einsum"))
     np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 
@@ -183,7 +184,9 @@ def test_derivatives_of_blocks():
 
         return jax.jit(lambda *heads: (jax.grad(slope)(*heads), rows(*heads)))(*heads)
 
-    for ours, expected in zip(*(results(kernel) for kernel in ("blocks", "einsum")), strict=True):
+    for ours, expected in zip(
+        *(results(kernel) for kernel in ("blockwise", "einsum")), strict=True
+    ):
         np.testing.assert_allclose(ours, expected, atol=2e-5)
 
 
@@ -208,3 +211,36 @@ def test_a_function_of_blocks_sees_its_queries():
         return query + take(starts, 0)[None, :, None, None]
 
     np.testing.assert_array_equal(by_blocks(numbers, query).ravel(), starts)
+
+
+def test_dropout_of_blocks():
+    query, keys, values = _inputs()
+    layer = layers.DotProductAttention(CAUSAL, dropout=0.5, kernel="blockwise")
+
+    @jax.jit
+    def value(key, values):
+        return layer.apply(query, keys, values, key=key, training=True).value
+
+    keys_of_calls = jax.random.split(jax.random.key(0))
+    y, again, other = (value(keys_of_calls[n], values) for n in (0, 0, 1))
+    np.testing.assert_array_equal(y, again)
+    assert (y != other).mean() > 0.9
+    # each block has its own draw: values that count kept keys of the first two blocks
+    kept = value(keys_of_calls[0], jnp.eye(LENGTH)[None, :, None].repeat(2, 0).repeat(2, 2)) > 0
+    assert (kept[:, 100:128, :, :100] != kept[:, 228:256, :, :100]).mean() > 0.3
+    np.testing.assert_allclose(kept[:, 200:, :, :200].mean(), 0.5, atol=0.01)
+    # linear in the values, if the gradient draws the numbers of the value
+    slope = jax.grad(lambda values: jnp.vdot(value(keys_of_calls[0], values), jnp.cos(y)))(values)
+    np.testing.assert_allclose(jnp.vdot(slope, values), jnp.vdot(y, jnp.cos(y)), rtol=1e-4)
+
+
+def test_training_with_dropout_needs_no_array_of_all_scores():
+    layer = layers.MultiHeadAttention(1, 2, dropout=0.1)
+    x = jax.ShapeDtypeStruct((1, 2100, 4), "float32")
+    built = layer.build(jax.random.key(0), x, x)
+
+    def train(x):
+        return built.apply(x, x, key=jax.random.key(0), training=True).value
+
+    for function in (train, lambda x: built(x, x), jax.grad(lambda x: train(x).sum())):
+        assert "2100,2100" not in str(jax.make_jaxpr(function)(x))

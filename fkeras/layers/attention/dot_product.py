@@ -20,18 +20,19 @@ from fkeras.layers.attention.key_value_cache import (
 )
 from fkeras.layers.attention.score_masks import as_booleans, explicit_mask, score_mask
 from fkeras.layers.common import authoring as fk
-from fkeras.masks import Mask, allowed_part, check_static, join_tensors, split_tensors
-from fkeras.nn import attention_cache
-from fkeras.nn.attention import (
-    MaskOf,
-    attend,
-    attend_with_weights,
-    both,
-    clear_empty_rows,
-    is_flash_available,
+from fkeras.masks import (
+    Mask,
+    allowed_part,
+    band_and_segments,
+    check_static,
+    join_tensors,
+    split_tensors,
 )
-from fkeras.nn.attention_blocks import Take, by_blocks, is_long, whole
-from fkeras.nn.noise import dropout
+from fkeras.nn import attention_cache
+from fkeras.nn.attention import MaskOf, both, clear_empty_rows
+from fkeras.nn.attention_blocks import Take, is_long, whole
+from fkeras.nn.attention_choice import attention, is_flash_available
+from fkeras.nn.attention_kernels import Call, Pairs
 from fkeras.nn.numerics.axes import format_shape
 
 
@@ -60,12 +61,15 @@ class DotProductAttention(fk.Layer):
         dropout: probability of dropping an attention weight in training.
         cache: "int8" to store keys and values as 8-bit codes with a scale for each head and token;
             None for the compute dtype.
-        kernel: "einsum" for two einsums; "blocks" for einsums of one block of queries after the other,
-            whose memory grows with t + s instead of t * s, and which the gradient computes again; "xla"
-            or "cudnn" for this implementation of `jax.nn.dot_product_attention` in calls without a soft
-            cap whose values have the size of the keys; "cudnn" also needs a GPU and 16-bit floats.
-            Other calls, and training with dropout, use "einsum". None for "blocks" where t * s is at
-            least 2048 * 2048, else "einsum". `fk.plan` reports the kernel of each layer.
+        kernel: "einsum" for two einsums; "blockwise" for einsums of one block of queries after the
+            other, whose memory grows with t + s instead of t * s, and which the gradient computes again;
+            "splash" for the kernel of the platform for which the program is lowered: JAX's splash
+            attention on a TPU, cuDNN on a GPU with 16-bit floats, else blocks. Kernels support masks of
+            `Causal`, `Window`, `Segments`, padding and positions, without bias, cache and dropout.
+            "xla" or "cudnn" for this implementation of `jax.nn.dot_product_attention` in calls without a
+            soft cap and dropout whose values have the size of the keys; "cudnn" also needs a GPU and
+            16-bit floats. None, and calls without their kernel: "splash" where t * s is at least
+            2048 * 2048, else "einsum". `fk.plan` reports the kernel of each layer.
         seed: takes the place of the layer's name in the key of each call, so that layers with equal
             seeds draw equally; None for the name.
 
@@ -103,7 +107,8 @@ class DotProductAttention(fk.Layer):
     dropout: fk.Real = fk.option(default=0.0, convert=fk.probability)
     cache: str | None = fk.option(default=None, convert=fk.choice("int8", optional=True))
     kernel: str | None = fk.option(
-        default=None, convert=fk.choice("einsum", "blocks", "xla", "cudnn", optional=True)
+        default=None,
+        convert=fk.choice("einsum", "blockwise", "splash", "xla", "cudnn", optional=True),
     )
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
 
@@ -164,7 +169,8 @@ class DotProductAttention(fk.Layer):
                     "the fourth argument: attention(query, key, value, positions)."
                 )
             by_index = functools.partial(self._mask_of_indices, query, key, masks, attention_mask)
-            y = self._attend(context, query, key, value, by_index, bias)
+            pairs = self._pairs_of_indices(query, key, masks, attention_mask)
+            y = self._attend(context, query, key, value, by_index, bias, pairs)
             return fk.Output(y, mask=masks[0])
         for mask in masks:
             if mask is not None:
@@ -180,7 +186,8 @@ class DotProductAttention(fk.Layer):
             same = take(segments, 1)[:, :, None] == segments[:, None, :]
             return self._mask_of_positions(positions, attention_mask, take) & same[:, None]
 
-        y = self._attend(context, query, key, value, mask_of, bias)
+        pairs = self._pairs_of_positions(positions, segments, attention_mask)
+        y = self._attend(context, query, key, value, mask_of, bias, pairs)
         return fk.Output(y, mask=masks[0])
 
     def _check(
@@ -269,6 +276,48 @@ class DotProductAttention(fk.Layer):
                 allowed = both(allowed, pairs[None, None] if pairs.ndim == 2 else pairs[:, None])
         return allowed
 
+    def _band_and_segments(self, attention_mask: Any) -> tuple[Any, Any] | None:
+        """Returns reach and segments of the masks of a call; None for masks without such a form."""
+        masks = [mask for mask in (self.mask, attention_mask) if mask is not None]
+        if not all(isinstance(mask, Mask) for mask in masks):
+            return None
+        return band_and_segments(masks)
+
+    def _pairs_of_positions(
+        self, positions: jax.Array, segments: jax.Array, attention_mask: Mask | jax.Array | None
+    ) -> Pairs | None:
+        """Returns the pairs that attend, as for `_mask_of_positions`; None if they need an array."""
+        form = self._band_and_segments(attention_mask)
+        if form is None or form[1] is not None:
+            return None
+        valid, (rows, length) = positions >= 0, positions.shape
+        return Pairs(form[0], segments, segments, positions).only(
+            valid, valid, (rows, length, length)
+        )
+
+    def _pairs_of_indices(
+        self,
+        query: jax.Array,
+        key: jax.Array,
+        masks: tuple,
+        attention_mask: Mask | jax.Array | None,
+    ) -> Pairs | None:
+        """Returns the pairs that attend, as for `_mask_of_indices`; None if they need an array."""
+        form = self._band_and_segments(attention_mask)
+        if form is None:
+            return None
+        reach, ids = form
+        shape = query.shape[0], query.shape[1], key.shape[1]
+        of_query, *of_keys = (None if mask is None else as_booleans(mask) for mask in masks)
+        pairs = Pairs(reach)
+        if ids is not None:
+            # kernels compare numbers of 32 bits
+            if not _equal(ids.shape[1], *shape[1:]) or jnp.iinfo(ids.dtype).max >= 2**31:
+                return None
+            ids = jnp.broadcast_to(jnp.asarray(ids).astype("int32"), shape[:2])
+            pairs = Pairs(reach, ids, ids).only(ids != 0, ids != 0, shape)
+        return pairs.only(of_query, both(*of_keys), shape)
+
     # -- cache --------------------------------------------------------------------------------
 
     def init_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
@@ -346,35 +395,55 @@ class DotProductAttention(fk.Layer):
     # -- scores -------------------------------------------------------------------------------
 
     def kernel_for(
-        self, query: fk.SpecLike, value: fk.SpecLike, backend: str, training: bool = False
+        self,
+        query: fk.SpecLike,
+        value: fk.SpecLike,
+        backend: str,
+        training: bool = False,
+        bias: Any = None,
+        attention_mask: Any = None,
     ) -> str:
-        """Returns the kernel that computes a call: "einsum", "blocks", "xla" or "cudnn".
+        """Returns the computation of a call: "einsum", "blockwise", "splash", "xla" or "cudnn".
 
         Args:
             query: the query, or its spec.
-            value: the value, or its spec.
-            backend: JAX's name of the backend, such as "gpu".
+            value: the value, or its spec; the key has its dtype.
+            backend: JAX's name of the platform for which the program is lowered, such as "gpu".
             training: whether it is a training call.
+            bias: the bias of the call, or None.
+            attention_mask: the mask of the call, or None.
 
         Example:
             >>> import jax.numpy as jnp, fkeras as fk
-            >>> x = jnp.ones((2, 5, 4, 64), "bfloat16")
-            >>> fk.layers.DotProductAttention(kernel="cudnn").kernel_for(x, x, "gpu")
-            'cudnn'
+            >>> x = jnp.ones((2, 4096, 4, 64), "bfloat16")
+            >>> attention = fk.layers.DotProductAttention(fk.masks.Causal())
+            >>> [attention.kernel_for(x, x, backend) for backend in ("tpu", "gpu", "cpu")]
+            ['splash', 'cudnn', 'blockwise']
         """
         query, value = fk.as_spec(query), fk.as_spec(value)
-        if training and self.dropout > 0:
-            return "einsum"
-        applies = {
-            "einsum": True,
-            "blocks": True,
-            "xla": self.soft_cap is None and query.dims[-1] == value.dims[-1],
-        }
-        applies["cudnn"] = applies["xla"] and is_flash_available(query.dtype, backend)
-        if self.kernel is not None and applies[self.kernel]:
+        drops = training and self.dropout > 0
+        if self._is_jax(query, value, backend, drops):
+            return str(self.kernel)
+        if self.kernel in ("einsum", "blockwise"):
             return self.kernel
-        in_blocks = self.kernel is None and is_long(query.dims[1], value.dims[1])
-        return "blocks" if in_blocks else "einsum"
+        long = is_long(query.dims[1], value.dims[1])
+        if not long and self.kernel != "splash":
+            return "einsum"
+        form = self._band_and_segments(attention_mask)
+        if form is not None and bias is None and not drops:
+            q, v = (jax.ShapeDtypeStruct((1, *x.dims[1:]), x.dtype) for x in (query, value))
+            # the size of keys is that of the query
+            kernel = Call(form[0], soft_cap=self.soft_cap).kernel(backend, q, v, v)
+            return kernel or "blockwise"
+        return "blockwise" if long else "einsum"
+
+    def _is_jax(self, query: Any, value: Any, backend: str, drops: bool) -> bool:
+        """Returns whether `jax.nn.dot_product_attention` computes a call."""
+        if self.kernel not in ("xla", "cudnn") or drops or self.soft_cap is not None:
+            return False
+        return query.dims[-1] == value.dims[-1] and (
+            self.kernel == "xla" or is_flash_available(query.dtype, backend)
+        )
 
     def _attend(
         self,
@@ -384,33 +453,25 @@ class DotProductAttention(fk.Layer):
         value: jax.Array,
         mask_of: MaskOf,
         bias: jax.Array | None,
+        pairs: Pairs | None = None,
     ) -> jax.Array:
         scale = 1.0 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         if bias is not None:
             bias = self._four_axes(bias, query, key)
-        kernel = self.kernel_for(query, value, jax.default_backend(), context.training)
-        if kernel in ("xla", "cudnn"):
+        drops = self.dropout > 0 and context.training
+        specs = fk.as_spec(query), fk.as_spec(value)
+        if self.kernel and self._is_jax(*specs, jax.default_backend(), drops):
             mask = mask_of(whole)
             y = jax.nn.dot_product_attention(
-                query, key, value, bias, mask, scale=scale, implementation=_implementation(kernel)
+                query, key, value, bias, mask, scale=scale, implementation=_any(self.kernel)
             )
             # JAX's result for a query that attends to no key is the mean of all values
             return y if mask is None else clear_empty_rows(y, mask)
-
-        def compute(take: Take, rows: jax.Array, bias: jax.Array | None) -> jax.Array:
-            return attend(rows, key, value, mask_of(take), bias, scale, soft_cap=self.soft_cap)
-
-        if kernel == "blocks":
-            return by_blocks(compute, query, bias)
-        if self.dropout > 0 and context.training:
-            dropout_key = context.seeded_key(self.seed)
-
-            def drop(weights: jax.Array) -> jax.Array:
-                return dropout(dropout_key, weights, self.dropout)
-
-            arguments = query, key, value, mask_of(whole), bias, scale
-            return attend_with_weights(*arguments, drop=drop, soft_cap=self.soft_cap)[0]
-        return compute(whole, query, bias)
+        drop = (context.seeded_key(self.seed), self.dropout) if drops else None
+        kernel = None if self.kernel in ("xla", "cudnn") else self.kernel
+        return attention(
+            query, key, value, mask_of, scale, bias, self.soft_cap, kernel, pairs, drop
+        )
 
     def _four_axes(self, bias: jax.Array, query: jax.Array, key: jax.Array) -> jax.Array:
         """Returns the bias with the axes (b, heads, t, s)."""
@@ -425,7 +486,7 @@ class DotProductAttention(fk.Layer):
         return jnp.reshape(bias, (*(1,) * (4 - bias.ndim), *bias.shape))
 
 
-def _implementation(kernel: str) -> Any:
+def _any(kernel: str) -> Any:
     # JAX annotates the argument as a Literal
     return kernel
 

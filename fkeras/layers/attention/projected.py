@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar, overload
 
 import jax
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.call.node import is_symbolic
 from fkeras.layers.attention.attention import check_steps, without_default_rows
-from fkeras.layers.attention.score_masks import score_mask
+from fkeras.layers.attention.score_masks import as_booleans, score_mask
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.dense import QuantizedDense
@@ -23,8 +24,10 @@ from fkeras.layers.quantized.projections import (
     quantization_of,
     read_policy_map,
 )
-from fkeras.nn.attention import attend, attend_with_weights, dot_product_attention
+from fkeras.nn.attention import attend, attend_with_weights, both
 from fkeras.nn.attention_blocks import Take, whole
+from fkeras.nn.attention_choice import dot_product_attention
+from fkeras.nn.attention_kernels import Pairs
 from fkeras.nn.noise import dropout
 from fkeras.nn.numerics.axes import format_shape
 
@@ -45,8 +48,9 @@ class ProjectedAttention(fk.Layer):
         sliding_window: number of steps in each direction, including the step itself, that a step
             attends to; None for all.
         flash_attention: True for cuDNN's fused kernel, which needs a GPU and a 16-bit float type;
-            False for one product of whole arrays; None to compute long sequences by blocks of
-            queries, without an array of all scores. (Keras uses the kernel whenever possible.)
+            False for one product of whole arrays; None to compute long sequences by the kernel of
+            the platform or by blocks of queries, without an array of all scores. (Keras uses the
+            kernel whenever possible.)
         kernel_initializer: draws the kernels.
         bias_initializer: draws the biases.
         kernel_regularizer: penalty on each kernel.
@@ -308,17 +312,18 @@ class ProjectedAttention(fk.Layer):
             )
         rank = len(sizes[0])
         axes = self.axes_of_attention(rank)
-        # Keras's rule for empty rows applies only here: its other paths give zero weights
-        is_plain = rank == 3 and self.dropout == 0 and not with_scores
-        # the fused kernel of the plain path applies the order of steps itself
-        order = is_causal and not is_plain, self.sliding_window
+        # the fused kernels of one axis apply the order of steps
+        in_order = rank == 3 and not with_scores
+        order = is_causal and not in_order, self.sliding_window
 
         def mask_of(take: Take) -> jax.Array | None:
             return score_mask(self._where, *sizes, axes, masks, attention_mask, *order, take)
 
         heads = [projected[name].value for name in ("query_dense", "key_dense", "value_dense")]
         q, k, v = self._of_one_dtype(heads)
-        if is_plain:
+        drops = self.dropout > 0 and context.training
+        key = context.seeded_key(self.seed) if drops else None
+        if in_order:
             y = dot_product_attention(
                 q,
                 k,
@@ -327,14 +332,29 @@ class ProjectedAttention(fk.Layer):
                 scale=self.query_scale,
                 is_causal=is_causal,
                 flash_attention=self.flash_attention,
-                empty_rows=self.empty_rows,
+                # Keras's rule applies only here: its other computations give zero weights
+                empty_rows=self.empty_rows if self.dropout == 0 else "zeros",
+                pairs=self._pairs(sizes, masks, attention_mask),
+                drop=None if key is None else (key, self.dropout),
             )
             return y, None
-        mask = mask_of(whole)
-        drop = self._drop(context) if self.dropout > 0 and context.training else None
-        if with_scores or drop is not None:
-            return attend_with_weights(q, k, v, mask, None, self.query_scale, axes, drop)
-        return attend(q, k, v, mask, None, self.query_scale, axes), None
+        mask, scale = mask_of(whole), self.query_scale
+        if key is None and not with_scores:
+            return attend(q, k, v, mask, None, scale, axes), None
+
+        drop = None if key is None else lambda weights: dropout(key, weights, self.dropout)
+        return attend_with_weights(q, k, v, mask, None, scale, axes, drop)
+
+    def _pairs(
+        self, sizes: tuple[Any, Any], masks: tuple[Any, Any, Any], attention_mask: fk.Mask
+    ) -> Pairs | None:
+        """Returns the pairs that the masks of a call allow, without their order; None for arrays."""
+        if attention_mask is not None:
+            return None
+        reach = math.inf if self.sliding_window is None else self.sliding_window - 1
+        query, *keys = (None if mask is None else as_booleans(mask) for mask in masks)
+        (rows, length, *_), (_, steps, *_) = sizes
+        return Pairs((reach, reach)).only(query, both(*keys), (rows, length, steps))
 
     def _input_masks(
         self,
@@ -364,10 +384,6 @@ class ProjectedAttention(fk.Layer):
 
     def _project(self, context: fk.Context, name: str, x: jax.Array) -> fk.Output:
         return context.child(name).run(getattr(self, name), x)
-
-    def _drop(self, context: fk.Context) -> Callable[[jax.Array], jax.Array]:
-        dropout_key = context.seeded_key(self.seed)
-        return lambda weights: dropout(dropout_key, weights, self.dropout)
 
     def _checked(self, query: Shaped, value: Shaped | None) -> Shaped:
         """Returns the value, after the checks of the ranks."""

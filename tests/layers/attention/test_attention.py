@@ -9,7 +9,8 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.nn.attention import attend, attend_with_weights, dot_product_attention
+from fkeras.nn.attention import attend, attend_with_weights
+from fkeras.nn.attention_choice import dot_product_attention
 from tests.support.keras_oracle import keras, keras_layer, keras_rules, values
 
 KEY = jax.random.key(0)

@@ -293,14 +293,35 @@ def test_kernels(kernel):
     assert dropping.kernel_for(x, x, "gpu") == kernel
 
 
-@pytest.mark.parametrize("kernel", [None, "einsum", "blocks"])
+@pytest.mark.parametrize("kernel", [None, "einsum", "blockwise"])
 def test_long_sequences_are_computed_by_blocks(kernel):
     layer = layers.DotProductAttention(CAUSAL, kernel=kernel, soft_cap=2.0, dropout=0.1)
     for length in (1024, 4096, None):
         x = (1, length, 2, 8)
-        expected = kernel or ("blocks" if length == 4096 else "einsum")
+        expected = kernel or ("blockwise" if length == 4096 else "einsum")
         assert layer.kernel_for(x, x, "cpu") == expected
-        assert layer.kernel_for(x, x, "cpu", training=True) == "einsum"
+        assert layer.kernel_for(x, x, "cpu", training=True) == expected
+
+
+def test_kernels_of_platforms():
+    long, short = (jax.ShapeDtypeStruct((2, n, 4, 64), "bfloat16") for n in (4096, 1024))
+    layer = layers.DotProductAttention(CAUSAL)
+
+    def kernels(layer, x=long, **options):
+        return [layer.kernel_for(x, x, platform, **options) for platform in ("tpu", "gpu", "cpu")]
+
+    assert kernels(layer) == ["splash", "cudnn", "blockwise"]
+    assert kernels(layer, short) == ["einsum"] * 3
+    assert kernels(layer.replace(kernel="splash"), short) == ["splash", "cudnn", "blockwise"]
+    assert kernels(layer.replace(soft_cap=2.0)) == ["splash", "blockwise", "blockwise"]
+    assert kernels(layer, long.update(dtype="float32")) == ["splash", "blockwise", "blockwise"]
+    assert kernels(layer, long.update(dtype="float16")) == ["blockwise", "cudnn", "blockwise"]
+    both_sides = layers.DotProductAttention(masks.Window(9, both_sides=True))
+    assert kernels(both_sides) == ["splash", "blockwise", "blockwise"]
+    for options in ({"bias": 1.0}, {"attention_mask": jnp.ones((1, 1))}):
+        assert kernels(layer, **options) == ["blockwise"] * 3
+    assert kernels(layer.replace(mask=CAUSAL | masks.Prefix(3))) == ["blockwise"] * 3
+    assert kernels(layer.replace(dropout=0.1), training=True) == ["blockwise"] * 3
 
 
 def test_dropout_in_training_only():
@@ -351,7 +372,7 @@ def test_calls_that_do_not_fit(inputs, options, message):
         ({"mask": masks.Segments(P)}, "without arrays"),
         ({"soft_cap": 0}, "above 0"),
         ({"cache": "int4"}, "expected 'int8' or None"),
-        ({"kernel": "flash"}, "'einsum', 'blocks', 'xla' or 'cudnn'"),
+        ({"kernel": "flash"}, "'einsum', 'blockwise', 'xla' or 'cudnn'"),
         ({"dropout": 2}, "from 0 to 1"),
     ],
 )

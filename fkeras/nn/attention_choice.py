@@ -1,0 +1,230 @@
+"""The computation of an attention call: whole arrays, blocks of queries, or a kernel."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.nn.attention import (
+    MaskOf,
+    attend,
+    attend_with_weights,
+    both,
+    causal_mask,
+    clear_empty_rows,
+    fill_empty_rows,
+)
+from fkeras.nn.attention_blocks import Take, by_blocks, is_long, whole
+from fkeras.nn.attention_kernels import ALL, CAUSAL, Pairs, attend_by_kernel
+from fkeras.nn.noise import dropout
+
+#: dtypes that cuDNN's fused kernel supports
+_SHORT = (jnp.dtype("bfloat16"), jnp.dtype("float16"))
+#: a key of JAX and the probability of dropping an attention weight
+Drop = tuple[jax.Array, float]
+
+
+def attention(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    mask_of: MaskOf,
+    scale: float,
+    bias: jax.Array | None = None,
+    soft_cap: float | None = None,
+    kernel: str | None = None,
+    pairs: Pairs | None = None,
+    drop: Drop | None = None,
+    fill: bool = False,
+) -> jax.Array:
+    """Computes attention by one of several computations, which have equal results.
+
+    Args:
+        query: array of shape (b, t, heads, d).
+        key: array of shape (b, s, groups, d).
+        value: array of shape (b, s, groups, f).
+        mask_of: returns the mask of the queries of `take`.
+        bias: array of shape (b or 1, heads or 1, t or 1, s), or None.
+        soft_cap: bound of the logits, as for `attend`.
+        kernel: "einsum" for whole arrays, "blockwise" for blocks of queries, "splash" for a kernel of
+            the platform if there is one, else blocks; None for "splash" if the sequences are long, else
+            "einsum".
+        pairs: the pairs that `mask_of` allows; None if kernels do not support the mask.
+        drop: key and rate of dropout of the attention weights; None for no dropout. Each block of
+            queries has its own key.
+        fill: whether a query that attends to no key has the mean of all values instead of 0.
+
+    Returns:
+        An array of shape (b, t, heads, f).
+
+    Example:
+        >>> x = jnp.ones((2, 5, 4, 3))
+        >>> attention(x, x, x, lambda take: None, 1.0).shape
+        (2, 5, 4, 3)
+    """
+    length = query.shape[1]
+    long = is_long(length, key.shape[1])
+    if pairs is not None and drop is None and bias is None and not fill:
+        if kernel == "splash" or (kernel is None and long):
+            return attend_by_kernel(query, key, value, pairs, scale, soft_cap)
+
+    def compute(take: Take, rows: jax.Array, bias: jax.Array | None) -> jax.Array:
+        mask = mask_of(take)
+        if drop is None:
+            y = attend(rows, key, value, mask, bias, scale, soft_cap=soft_cap)
+        else:
+            own, rate = drop
+            if take is not whole:
+                own = jax.random.fold_in(own, take(jnp.arange(length), 0)[0])
+
+            def dropped(weights: jax.Array) -> jax.Array:
+                return dropout(own, weights, rate)
+
+            arguments = rows, key, value, mask, bias, scale
+            y, _ = attend_with_weights(*arguments, drop=dropped, soft_cap=soft_cap)
+        return fill_empty_rows(y, value, mask) if fill and mask is not None else y
+
+    if kernel == "blockwise" or (long and kernel != "einsum"):
+        return by_blocks(compute, query, bias)
+    return compute(whole, query, bias)
+
+
+def dot_product_attention(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    mask: jax.Array | MaskOf | None = None,
+    bias: jax.Array | None = None,
+    scale: float | None = None,
+    is_causal: bool = False,
+    flash_attention: bool | None = None,
+    empty_rows: str = "zeros",
+    pairs: Pairs | None = None,
+    drop: Drop | None = None,
+) -> jax.Array:
+    """Computes `softmax(scale * query @ key + bias) @ value` for each head.
+
+    A query whose row of the mask is all False attends to no key: its result and its gradient are
+    0. (`jax.nn.dot_product_attention` and Keras return the mean of all values.)
+
+    Long sequences are computed by a kernel of the platform, or by blocks of queries: the memory grows
+    with t + s instead of t * s.
+
+    Args:
+        query: array of shape (b, t, heads, d).
+        key: array of shape (b, s, groups, d). The number of heads is a multiple of the number of
+            groups; heads // groups adjacent heads share one key.
+        value: array of shape (b, s, groups, f).
+        mask: a Boolean array that broadcasts to (b, heads, t, s), True where a query may attend to
+            a key, or a function that returns this array for the queries of `take`.
+        bias: array that broadcasts to (b, heads, t, s), added before the softmax.
+        scale: factor of the logits; None for 1 / sqrt(d).
+        is_causal: whether step t attends only to the steps up to t.
+        flash_attention: True for cuDNN's fused kernel, which needs a GPU and a 16-bit float type;
+            False for one einsum over whole arrays, None for a kernel or blocks if sequences are long.
+        empty_rows: result for queries that attend to no key: "zeros", or "keras" for the mean of
+            all values.
+        pairs: the pairs that `mask` allows; None if unknown.
+        drop: as for `attention`.
+
+    Returns:
+        An array of shape (b, t, heads, f).
+
+    Raises:
+        ValueError: if an array does not have four axes, if the number of heads is not a multiple
+            of the number of groups, or if the fused kernel does not support the call.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x = jnp.ones((2, 5, 4, 3))
+        >>> dot_product_attention(x, x, x, is_causal=True).shape
+        (2, 5, 4, 3)
+
+    References:
+        Vaswani et al., Attention is all you need (2017), https://arxiv.org/abs/1706.03762
+    """
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if x.ndim != 4:
+            raise ValueError(
+                f"dot_product_attention: expected {name} of shape (b, t, heads, d), received "
+                f"{x.shape}. For one head add an axis: x[:, :, None, :]."
+            )
+    scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    bias = None if bias is None else _four_axes(bias)
+    mask_of = mask if mask is None or callable(mask) else _mask_of(_four_axes(mask))
+
+    def order(take: Take) -> jax.Array | None:
+        return causal_mask(query.shape[1], key.shape[1], take)[None, None] if is_causal else None
+
+    if flash_attention:
+        check_flash_applies(query)
+        # the fused kernel applies is_causal; the result does not show empty rows
+        mask = None if mask_of is None else mask_of(whole)
+        y = jax.nn.dot_product_attention(
+            query, key, value, bias, mask, scale=scale, is_causal=is_causal, implementation="cudnn"
+        )
+        combined = both(mask, order(whole))
+        if mask is None or combined is None:
+            return y
+        if empty_rows == "keras":
+            return fill_empty_rows(y, value, combined)
+        return clear_empty_rows(y, combined)
+
+    if mask_of is None:
+        pairs = Pairs()
+    elif pairs is None and not callable(mask):
+        pairs = _pairs_of_keys(mask_of(whole), query.shape, key.shape)
+    # each step attends at least to itself or, under a causal mask, to the first key
+    full = (
+        pairs is not None
+        and pairs.query_ids is None
+        and (pairs.band == ALL or query.shape[1] == key.shape[1])
+    )
+    if is_causal and pairs is not None:
+        pairs = pairs._replace(band=(pairs.band[0], min(pairs.band[1], CAUSAL[1])))
+
+    def combined_of(take: Take) -> jax.Array | None:
+        return both(None if mask_of is None else mask_of(take), order(take))
+
+    kernel = "einsum" if flash_attention is False else None
+    fill = empty_rows == "keras" and not full
+    return attention(query, key, value, combined_of, scale, bias, None, kernel, pairs, drop, fill)
+
+
+def _pairs_of_keys(mask: jax.Array | None, query: tuple, key: tuple) -> Pairs | None:
+    """Returns the pairs of a mask with four axes that excludes keys for all queries; else None."""
+    if mask is None or mask.shape[1:3] != (1, 1) or mask.dtype != jnp.bool_:
+        return None
+    keys = jnp.broadcast_to(mask[:, 0, 0], (mask.shape[0], key[1]))
+    return Pairs().only(None, keys, (query[0], query[1], key[1]))
+
+
+def _mask_of(mask: jax.Array) -> MaskOf:
+    return lambda take: take(mask, 2)
+
+
+def is_flash_available(dtype: Any, backend: str) -> bool:
+    """Returns whether cuDNN's fused kernel computes this dtype on this backend.
+
+    Example:
+        >>> is_flash_available("bfloat16", "gpu"), is_flash_available("float32", "gpu")
+        (True, False)
+    """
+    return backend == "gpu" and jnp.dtype(dtype) in _SHORT
+
+
+def check_flash_applies(query: jax.Array) -> None:
+    """Raises an error if cuDNN's fused kernel is not available: without a GPU, or in float32."""
+    if not is_flash_available(query.dtype, jax.default_backend()):
+        raise ValueError(
+            f"flash_attention: expected a GPU and bfloat16 or float16, received {query.dtype} on "
+            f"{jax.default_backend()}. Leave flash_attention at None, which runs everywhere, "
+            "or give the layer dtype='mixed_bfloat16'."
+        )
+
+
+def _four_axes(x: jax.Array) -> jax.Array:
+    return jnp.reshape(x, (*(1,) * (4 - x.ndim), *x.shape))
