@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import types
 
 import chex
 import jax
@@ -119,6 +120,25 @@ def test_convolutions_by_xla_run_without_a_loop_on_a_cpu(layer, mode):
     call = (step.compiled_train, (trainer, structure, "loop"), (*arrays, rows, np.int32(1)))
     assert batch_loops.CallSize().choose(False, *call) == mode
     assert batch_loops.CallSize(2).choose(False, *call) == "loop"
+
+
+@pytest.mark.parametrize(("read", "compute"), [(0.005, 0.005), (0.02, 0.005), (0.005, 0.02)])
+def test_reading_and_computing_overlap(monkeypatch, read, compute):
+    """A simulation of `EpochLoop.train` with a clock of its own: calls of equal size hide each other."""
+    clock = types.SimpleNamespace(now=0.0)
+    monkeypatch.setattr(batch_loops.time, "perf_counter", lambda: clock.now)
+    size, busy, older, done = batch_loops.CallSize(), 0.0, None, 0
+    size.start()
+    while done < 600:
+        number, fresh = size.batches, size.fresh
+        clock.now += number * read
+        busy = max(busy, clock.now) + number * compute
+        # the first call is settled at once, each later call after the next is dispatched
+        for call in [(busy, number)] if fresh else [older] if older else []:
+            clock.now = max(clock.now, call[0])
+            size.measured(call[1])
+        older, done = (None if fresh else (busy, number)), done + number
+    assert max(clock.now, busy) / done < 1.15 * max(read, compute)
 
 
 def test_the_key_is_plain_where_it_crosses_a_dispatch():
