@@ -95,6 +95,14 @@ class CallSize:
             self.mode = "once" if single else "loop"
         return self.mode
 
+    def length(self, number: int) -> int | None:
+        """Returns the number of batches of a call if a program of its own for this number pays off.
+
+        The host of a GPU reads the condition of a loop before each step, unless the program states the
+        number of steps. A number that the user chose is the same in all calls but the last of an epoch.
+        """
+        return number if number == self.fixed and jax.default_backend() == "gpu" else None
+
     def function(self, large: bool, *arguments: Any) -> Any:
         """Returns the compiled step; for a large run a step that overwrites the arrays, if allowed."""
         if large and self.overwrites is None:

@@ -122,6 +122,41 @@ def test_convolutions_by_xla_run_without_a_loop_on_a_cpu(layer, mode):
     assert batch_loops.CallSize(2).choose(False, *call) == "loop"
 
 
+def test_a_gpu_knows_the_number_of_steps_that_the_user_chose(monkeypatch):
+    modes, train = [], step._train
+
+    def traced(trainer, structure, mode, *arrays):
+        modes.append(mode)  # once for each compiled program
+        return train(trainer, structure, mode, *arrays)
+
+    compiled = jax.jit(traced, static_argnums=(0, 1, 2))
+    monkeypatch.setattr(step, "compiled_train", compiled)
+    options = {"batch_size": 8, "steps_per_execution": 3, "epochs": 2, "verbose": 0}
+    expected = TRAINER.fit(RUN, X[:40], Y[:40], **options)
+    assert modes == ["loop"]
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    known = TRAINER.fit(RUN, X[:40], Y[:40], **options)
+    assert modes == ["loop", 3]  # three steps, then the other two of the epoch
+    chex.assert_trees_all_equal(known[0], expected[0])
+    assert known[1] == expected[1]
+    _ = TRAINER.fit(RUN, X[:16], Y[:16], **options)
+    assert modes == ["loop", 3]
+    # the bound of the loop is a constant of the program
+    structure, *arrays = flat(step.training_form(TRAINER), RUN)[:3]
+    rows, _ = array_feed.placed(array_feed.feed_of((X[:40], Y[:40], None), 8)).epoch(RUN, 0).take(3)
+    kinds = {
+        mode: {
+            equation.primitive.name
+            for equation in compiled.trace(
+                step.training_form(TRAINER), structure, mode, *arrays, rows, np.int32(3)
+            ).jaxpr.eqns
+        }
+        & {"while", "scan"}
+        for mode in ("loop", 3)
+    }
+    assert kinds == {"loop": {"while"}, 3: {"scan"}}
+
+
 @pytest.mark.parametrize(("read", "compute"), [(0.005, 0.005), (0.02, 0.005), (0.005, 0.02)])
 def test_reading_and_computing_overlap(monkeypatch, read, compute):
     """A simulation of `EpochLoop.train` with a clock of its own: calls of equal size hide each other."""
