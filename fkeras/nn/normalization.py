@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from fkeras.nn.numerics.axes import align
 from fkeras.nn.numerics.dtypes import wide_dtype
-from fkeras.nn.statistics import mean_and_variance
+from fkeras.nn.statistics import centred_and_variance, mean_and_variance
 
 _EPSILON = 1e-7
 # factor of `unit_normalization`, as in Keras
@@ -181,8 +181,8 @@ def layer_normalization(
     axes = tuple(sorted(a % x.ndim for a in axis))
     dtype = x.dtype
     x = x.astype(wide_dtype(dtype))
-    mean, variance = mean_and_variance(x, axes, epsilon=epsilon)
-    centred, scale = x - mean, inverse_root(variance + epsilon)
+    centred, variance = centred_and_variance(x, axes)
+    scale = inverse_root(variance + epsilon)
     shape = [x.shape[a] if a in axes else 1 for a in range(x.ndim)]
     if gamma is not None:
         scale = scale * jnp.reshape(gamma, shape).astype(x.dtype)
@@ -251,26 +251,16 @@ def group_normalization(
         >>> group_normalization(jnp.array([[1.0, 3.0, 5.0, 9.0]]), 2, epsilon=0.0)
         Array([[-1.,  1., -1.,  1.]], dtype=float32)
     """
-    axis, dtype, size = axis % x.ndim, x.dtype, x.shape[axis]
+    axis, dtype = axis % x.ndim, x.dtype
     x = x.astype(wide_dtype(dtype))
     positions = tuple(a for a in range(1, x.ndim) if a != axis)
-    shape = tuple(1 if a in positions else n for a, n in enumerate(x.shape))
-
-    def group_mean(array: jax.Array) -> jax.Array:
-        means = jnp.mean(array.reshape(shape[0], groups, size // groups), -1)
-        return jnp.repeat(means, size // groups, 1).reshape(shape)
-
-    # first over positions: XLA computes many channels at once
-    means, variances = mean_and_variance(x, positions, epsilon=epsilon)
-    offset = means - group_mean(means)
-    scale = inverse_root(group_mean(variances + jnp.square(offset)) + epsilon)
+    centred, variance = centred_and_variance(x, positions, (axis, groups))
+    scale = inverse_root(variance + epsilon)
     if gamma is not None:
         scale = scale * align(gamma.astype(x.dtype), x.ndim, axis)
-    # the differences of which the gradient of the variance consists, so that XLA makes one array
-    shift = offset * scale
+    y = centred * scale
     if beta is not None:
-        shift = shift + align(beta.astype(x.dtype), x.ndim, axis)
-    y = (x - means) * scale + shift
+        y = y + align(beta.astype(x.dtype), x.ndim, axis)
     return y.astype(dtype) if jnp.issubdtype(dtype, jnp.inexact) else y
 
 

@@ -7,9 +7,11 @@ shift c near the mean, E[(x - c)²] - E[x - c]², the difference loses about log
 bits.
 
 The shift is the mean of a part of the array, at least 1/16: then (mean - c)² is at most 15 times the
-variance, whatever the values. On TPUs, where the sums join a convolution if the shift does not depend on
-the result of the convolution, a caller may give a shift, such as a moving mean. If the shift turns out to be
-farther than 4 standard deviations from the mean, the variance is computed in two passes.
+variance, whatever the values. TPUs need no shift: one reduction merges the counts, means and sums of squared
+differences of the parts of the array (`_merged`). The reduction joins no convolution. On TPUs, a caller may
+give a shift that does not depend on the result of a convolution, such as a moving mean: then the sums join
+the convolution. If the shift turns out to be farther than 4 standard deviations from the mean, the variance is
+computed in two passes.
 """
 
 from __future__ import annotations
@@ -30,7 +32,11 @@ _FAR = 16.0
 
 
 def mean_and_variance(
-    x: jax.Array, axes: tuple[int, ...], shift: jax.Array | None = None, epsilon: float = 0.0
+    x: jax.Array,
+    axes: tuple[int, ...],
+    shift: jax.Array | None = None,
+    epsilon: float = 0.0,
+    groups: tuple[int, int] | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the mean and the biased variance along some axes, which keep the size 1.
 
@@ -42,31 +48,92 @@ def mean_and_variance(
         shift: an estimate of the mean that does not depend on `x`, with the shape of the result, or
             None.
         epsilon: the number that is added to the variance: smaller differences do not matter.
+        groups: `(axis, number)`: the positions of this axis form groups, each of which has one mean and
+            one variance. The axis keeps its size; there is no shift.
 
     Example:
         >>> mean_and_variance(jnp.array([[1.0, 3.0]]), (1,))
         (Array([[2.]], dtype=float32), Array([[1.]], dtype=float32))
+        >>> mean_and_variance(jnp.array([[1.0, 3.0]]), (), groups=(1, 1))
+        (Array([[2., 2.]], dtype=float32), Array([[1., 1.]], dtype=float32))
     """
-    if not axes:
+    if not axes and groups is None:
         return x, jnp.zeros_like(x)
-    return _moments(axes, epsilon, x, shift)
+    return _moments(axes, epsilon, groups, x, shift)
+
+
+def centred_and_variance(
+    x: jax.Array, axes: tuple[int, ...], groups: tuple[int, int] | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Returns an array minus its mean along some axes, and the biased variance.
+
+    The arguments are those of `mean_and_variance`. The gradient takes one pass on accelerators, and on CPUs
+    two passes that keep one array.
+
+    Example:
+        >>> centred_and_variance(jnp.array([[1.0, 3.0]]), (1,))
+        (Array([[-1.,  1.]], dtype=float32), Array([[1.]], dtype=float32))
+    """
+    return _centred(axes, groups, x)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _centred(
+    axes: tuple[int, ...], groups: tuple[int, int] | None, x: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    mean, variance = mean_and_variance(x, axes, groups=groups)
+    return x - mean, variance
+
+
+@_centred.defjvp
+def _centred_jvp(
+    axes: tuple[int, ...], groups: tuple[int, int] | None, primals: Any, tangents: Any
+) -> Any:
+    ((x,), (tangent,)) = primals, tangents
+    centred, variance = _centred(axes, groups, x)
+    centred_tangent = tangent - _mean(tangent, axes, groups)
+    # The sum of `centred` is 0, so both tangents give the same slope. The gradient of the first needs one
+    # array, whose mean is subtracted in place; that of the second needs no second pass.
+    chosen = jnp.where(compute(_OnCpu()), centred_tangent, tangent)
+    return (centred, variance), (centred_tangent, 2 * _mean(centred * chosen, axes, groups))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def _moments(
-    axes: tuple[int, ...], epsilon: float, x: jax.Array, shift: jax.Array | None
+    axes: tuple[int, ...],
+    epsilon: float,
+    groups: tuple[int, int] | None,
+    x: jax.Array,
+    shift: jax.Array | None,
 ) -> tuple[jax.Array, jax.Array]:
     shifts = () if shift is None else (shift,)
-    mean = compute(_Mean(axes), x, *shifts)
-    return mean, compute(_Variance(axes, epsilon), x, mean, *shifts)
+    mean = compute(_Mean(axes, groups), x, *shifts)
+    return mean, compute(_Variance(axes, groups, epsilon), x, mean, *shifts)
 
 
 @_moments.defjvp
-def _moments_jvp(axes: tuple[int, ...], epsilon: float, primals: Any, tangents: Any) -> Any:
+def _moments_jvp(
+    axes: tuple[int, ...],
+    epsilon: float,
+    groups: tuple[int, int] | None,
+    primals: Any,
+    tangents: Any,
+) -> Any:
     (x, shift), (tangent, _) = primals, tangents
-    mean, variance = _moments(axes, epsilon, x, shift)
-    slope = 2 * jnp.mean((x - mean) * tangent, axes, keepdims=True)
-    return (mean, variance), (jnp.mean(tangent, axes, keepdims=True), slope)
+    mean, variance = _moments(axes, epsilon, groups, x, shift)
+    slope = 2 * _mean((x - mean) * tangent, axes, groups)
+    return (mean, variance), (_mean(tangent, axes, groups), slope)
+
+
+@dataclasses.dataclass(frozen=True)
+class _OnCpu(Form):
+    """Whether the program is for CPUs: a constant, so that XLA removes the selects that read it."""
+
+    def default(self) -> jax.Array:
+        return jnp.zeros((), bool)
+
+    def fast(self) -> jax.Array:
+        return jnp.ones((), bool)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,18 +141,22 @@ class _Mean(Form):
     """The mean of an array; the second operand, if any, is a shift."""
 
     axes: tuple[int, ...]
+    groups: tuple[int, int] | None = None
 
     def default(self, x: jax.Array, *_: jax.Array) -> jax.Array:
-        # the sum that `_Variance` needs, so that XLA computes no third sum
-        part = mean_of_part(x, self.axes)
-        return part + jnp.mean(x - part, self.axes, keepdims=True)
+        return _grouped(self._shifted(x), self.groups)
 
     def fast(self, x: jax.Array, *_: jax.Array) -> jax.Array:
-        return jnp.mean(x, self.axes, keepdims=True)
+        return _mean(x, self.axes, self.groups)
 
     def tpu(self, x: jax.Array, *shift: jax.Array) -> jax.Array:
         # a shift may be too far for a mean of differences
-        return self.fast(x) if shift else self.default(x)
+        return self.fast(x) if shift else _grouped(_merged(x, self.axes)[0], self.groups)
+
+    def _shifted(self, x: jax.Array) -> jax.Array:
+        # the sum that `_Variance` needs, so that XLA computes no third sum
+        part = mean_of_part(x, self.axes)
+        return part + jnp.mean(x - part, self.axes, keepdims=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,17 +164,19 @@ class _Variance(Form):
     """The variance of an array; the operands are the array, its mean, and a shift, if any."""
 
     axes: tuple[int, ...]
-    epsilon: float
+    groups: tuple[int, int] | None = None
+    epsilon: float = 0.0
 
-    def default(self, x: jax.Array, *_: jax.Array) -> jax.Array:
-        return self._shifted(x, mean_of_part(x, self.axes))
+    def default(self, x: jax.Array, mean: jax.Array, *_: jax.Array) -> jax.Array:
+        part = mean_of_part(x, self.axes)
+        return self._over_groups(_Mean(self.axes)._shifted(x), self._shifted(x, part), mean)
 
     def fast(self, x: jax.Array, mean: jax.Array, *_: jax.Array) -> jax.Array:
-        return jnp.mean(jnp.square(x - mean), self.axes, keepdims=True)
+        return _mean(jnp.square(x - mean), self.axes, self.groups)
 
     def tpu(self, x: jax.Array, mean: jax.Array, *shift: jax.Array) -> jax.Array:
         if not shift:
-            return self.default(x, mean)
+            return self._over_groups(*_merged(x, self.axes), mean)
         variance = self._shifted(x, *shift)
         # false for a shift of NaN
         near = jnp.square(mean - shift[0]) <= _FAR * (variance + self.epsilon)
@@ -116,6 +189,63 @@ class _Variance(Form):
         # squares that overflow give infinity, as in two passes, not infinity - infinity
         return jnp.where(jnp.isinf(square), square, jnp.maximum(square - jnp.square(mean), 0))
 
+    def _over_groups(self, means: jax.Array, variances: jax.Array, mean: jax.Array) -> jax.Array:
+        if self.groups is None:
+            return variances
+        return _grouped(variances + jnp.square(means - mean), self.groups)
+
+
+def _mean(x: jax.Array, axes: tuple[int, ...], groups: tuple[int, int] | None) -> jax.Array:
+    # first over positions: XLA computes many channels at once
+    return _grouped(jnp.mean(x, axes, keepdims=True), groups)
+
+
+def _grouped(array: jax.Array, groups: tuple[int, int] | None) -> jax.Array:
+    """Returns the means of groups, each at the positions of its group."""
+    if groups is None:
+        return array
+    axis, number = groups
+    shape, size = array.shape, array.shape[axis] // number
+    means = jnp.mean(array.reshape(*shape[:axis], number, size, *shape[axis + 1 :]), axis + 1)
+    return jnp.repeat(means, size, axis)
+
+
+def _merged(x: jax.Array, axes: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+    """Returns the mean and the variance from one reduction of tuples.
+
+    A tuple describes a part of the array: the count, an element, the mean minus this element, and the sum
+    of the squared differences from the mean. Merging two parts compares their means, so that no digits
+    are lost, in any order of merging. The mean is split because a mean in one number would be rounded in
+    each merge; the element of a merged part is the nearer to its mean.
+    """
+    if not axes:
+        return x, jnp.zeros_like(x)
+    # Results of a reduction that nobody reads become bfloat16 on TPUs; integers stay exact.
+    integer = jnp.int32 if x.dtype == jnp.float32 else jnp.int64
+    pack = functools.partial(jax.lax.bitcast_convert_type, new_dtype=integer)
+    unpack = functools.partial(jax.lax.bitcast_convert_type, new_dtype=x.dtype)
+
+    def merge(a: tuple[jax.Array, ...], b: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        (a_count, *a_packed, a_squares, _), (b_count, *b_packed, b_squares, _) = a, b
+        (a_element, a_rest), (b_element, b_rest) = map(unpack, a_packed), map(unpack, b_packed)
+        count, between, empty = a_count + b_count, b_element - a_element, a_count == 0
+        zero = jnp.zeros_like(between)
+        difference = jnp.where(empty, zero, between) + (b_rest - a_rest)
+        share = b_count / jnp.maximum(count, jnp.ones_like(count))
+        rest = a_rest + difference * share
+        moved = empty | (jnp.abs(rest - between) < jnp.abs(rest))
+        element = jnp.where(moved, b_element, a_element)
+        rest = jnp.where(empty, b_rest, jnp.where(moved, rest - between, rest))
+        # in this order, a large difference times a count of 0 is 0
+        squares = a_squares + b_squares + difference * (difference * (a_count * share))
+        return count, pack(element), pack(rest), squares, element + rest
+
+    zeros = jnp.zeros_like(x)
+    operands = (jnp.ones_like(x), pack(x), pack(zeros), zeros, x)
+    starts = tuple(jnp.zeros((), operand.dtype) for operand in operands)
+    count, _, _, squares, mean = jax.lax.reduce(operands, starts, merge, axes)
+    return jnp.expand_dims(mean, axes), jnp.expand_dims(squares / count, axes)
+
 
 def mean_of_part(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     """Returns the mean of at least 1/16 of the elements along the axes, which keep the size 1.
@@ -124,6 +254,8 @@ def mean_of_part(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
         >>> mean_of_part(jnp.arange(64.0), (0,))
         Array([1.5], dtype=float32)
     """
+    if not axes:
+        return x
     # of an axis without a known size the first element
     sizes = {axis: n if isinstance(n, int) else 1 for axis, n in enumerate(x.shape) if axis in axes}
     long = [axis for axis, size in sizes.items() if size >= _PART]

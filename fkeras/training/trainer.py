@@ -371,7 +371,8 @@ class Trainer(Configurable):
             validation_batch_size: rows of a validation batch.
             validation_freq: number of epochs from one validation to the next.
             steps_per_execution: number of steps per device call; by default as many as run in a
-                tenth of a second.
+                tenth of a second. On a GPU, a program for exactly this number runs without reading
+                a condition between steps; a shorter last call of an epoch has another program.
             checkpoint: a folder, or a `Checkpoint` with intervals: `fit` saves the training there,
                 and the same call resumes from there.
             donate: whether the training takes the memory of `run`, which can then not be used any

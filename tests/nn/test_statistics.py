@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from fkeras.nn.normalization import batch_normalization, group_normalization, layer_normalization
-from fkeras.nn.statistics import _Mean, _Variance, mean_and_variance, mean_of_part
+from fkeras.nn.statistics import (
+    _Mean,
+    _Variance,
+    centred_and_variance,
+    mean_and_variance,
+    mean_of_part,
+)
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(64, 200)).astype("float32")
@@ -37,15 +43,16 @@ ARRAYS = {
 def test_one_pass_is_as_exact_as_two(name, axes):
     x = ARRAYS[name]
     exact = x.astype("float64").var(axis=axes, keepdims=True)
-    form, mean = _Variance(axes, 1e-3), _Mean(axes).default(x)
+    form, mean = _Variance(axes, epsilon=1e-3), _Mean(axes).default(x)
     exact_mean = x.astype("float64").mean(axis=axes, keepdims=True)
-    assert (np.abs(mean - exact_mean) <= 1e-6 * (np.abs(exact_mean) + np.sqrt(exact))).all()
+    for value in (mean, _Mean(axes).tpu(x)):
+        assert (np.abs(value - exact_mean) <= 1e-6 * (np.abs(exact_mean) + np.sqrt(exact))).all()
     shifts = {
         "moving mean of the first step": jnp.zeros_like(mean),
         "moving mean": mean + 0.5 * np.sqrt(exact).astype("float32"),
         "broken moving mean": jnp.full_like(mean, jnp.nan),
     }
-    ways = {"part": form.default(x, mean)}
+    ways = {"part": form.default(x, mean), "merged": form.tpu(x, mean)}
     ways |= {about: form.tpu(x, mean, shift) for about, shift in shifts.items()}
     errors = {
         about: np.max(np.abs(variance - exact) / (exact + 1e-3)) for about, variance in ways.items()
@@ -56,14 +63,16 @@ def test_one_pass_is_as_exact_as_two(name, axes):
 
 def test_overflowing_squares_give_infinity():
     x = jnp.array([[1e30, -1e30, 0.0]])
-    form, mean = _Variance((1,), 1e-3), jnp.zeros((1, 1))
-    for variance in (form.default(x, mean), form.tpu(x, mean, mean), form.fast(x, mean)):
+    form, mean = _Variance((1,), epsilon=1e-3), jnp.zeros((1, 1))
+    ways = (form.default(x, mean), form.tpu(x, mean, mean), form.tpu(x, mean), form.fast(x, mean))
+    for variance in ways:
         assert jnp.isinf(variance).all()
     with jax.disable_jit():  # without jit the form for accelerators computes
         assert not layer_normalization(x).any()
     x = jnp.array([[1.0, jnp.nan]])
     assert np.isnan(form.default(x, mean)).all()
     assert np.isnan(form.tpu(x, mean, mean)).all()
+    assert np.isnan(form.tpu(x, mean)).all()
 
 
 def test_the_part_is_at_least_a_sixteenth():
@@ -97,6 +106,48 @@ def test_derivatives_are_those_of_the_formulas(shift):
     close(jax.hessian(ours)(x), jax.hessian(plain)(x))
     stacked = jnp.stack([x, 2 * x])
     close(jax.vmap(jax.grad(ours))(stacked), jax.vmap(jax.grad(plain))(stacked))
+
+
+@pytest.mark.parametrize("groups", [None, (1, 5), (1, 1)])
+def test_groups_and_the_centred_array(groups):
+    x = jnp.asarray(ROWS[:4, :20].reshape(4, 10, 2)) + 100
+
+    def formulas(x):
+        parts = x if groups is None else x.reshape(4, groups[1], -1)
+        axis = 1 if groups is None else 2
+        variance = jnp.var(parts, axis, keepdims=True)
+        centred = (parts - parts.mean(axis, keepdims=True)).reshape(x.shape)
+        return centred, variance * jnp.ones_like(parts)
+
+    def scalar(function, x):
+        centred, variance = function(x)
+        return jnp.sum(jnp.sin(centred)) * jnp.mean(variance) ** 2 + jnp.sum(jnp.cos(centred))
+
+    axes = (1,) if groups is None else (2,)
+    ours = functools.partial(scalar, lambda x: centred_and_variance(x, axes, groups))
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
+    forms = (_Mean(axes, groups), _Variance(axes, groups))
+    for way in ("fast", "default", "tpu"):
+        mean = getattr(forms[0], way)(x)
+        close(x - mean, formulas(x)[0])
+        variance = getattr(forms[1], way)(x, mean)
+        close((variance * jnp.ones_like(x)).reshape(formulas(x)[1].shape), formulas(x)[1])
+    close(jax.grad(ours)(x), jax.grad(functools.partial(scalar, formulas))(x))
+    with jax.disable_jit():
+        close(jax.grad(ours)(x), jax.grad(functools.partial(scalar, formulas))(x))
+    stacked = jnp.stack([x, 2 * x])
+    close(jax.vmap(jax.grad(ours))(stacked)[1], jax.grad(ours)(2 * x))
+
+
+def test_the_gradient_of_centred_arrays_is_that_of_the_platform():
+    def programs(function):
+        traced = jax.jit(jax.grad(function)).trace(jnp.ones((8, 32)))
+        return [traced.lower(lowering_platforms=(p,)).as_text() for p in ("tpu", "cuda", "cpu")]
+
+    texts = programs(lambda x: jnp.sum(layer_normalization(x) ** 3))
+    assert not any("stablehlo.case" in text for text in texts)
+    # the reduction of tuples is for TPUs alone
+    assert ["stablehlo.bitcast_convert" in text for text in texts] == [True, False, False]
 
 
 def test_conditionals_are_only_in_programs_for_tpus_with_a_shift():

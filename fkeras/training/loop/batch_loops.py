@@ -41,7 +41,7 @@ class CallSize:
         self.number, self.calls, self.fixed = fixed or 1, 0, fixed
         self.mode: str | None = None
         self.overwrites: bool | None = None
-        self.began = time.perf_counter()
+        self.start()
 
     @property
     def batches(self) -> int:
@@ -56,6 +56,7 @@ class CallSize:
     def start(self) -> None:
         """Starts the clock before a sequence of calls."""
         self.began = time.perf_counter()
+        self.previous = (self.began, 0)  # clock and batches of the call before
 
     def measured(self, number: int) -> None:
         """Adapts the number of batches after a call of `number` batches ended.
@@ -64,10 +65,14 @@ class CallSize:
         """
         now = time.perf_counter()
         if self.calls and self.fixed is None:
-            duration = max(
-                (now - self.began) / number, 1e-9
-            )  # a coarse clock may show no time at all
+            # Of two calls together: the host reads batches of the next call while the device computes.
+            # The time of one call would make a long call follow each short call, and neither would
+            # hide the reading of the other.
+            began, before = self.previous
+            # a coarse clock may show no time at all
+            duration = max((now - began) / (before + number), 1e-9)
             self.number = int(np.clip(_DISPATCH / duration, 1, 1 << 20))
+        self.previous = (self.began, number) if self.calls else (now, 0)
         self.calls += 1
         self.began = now
 
@@ -89,6 +94,14 @@ class CallSize:
             single = slow or large or self.fixed == 1
             self.mode = "once" if single else "loop"
         return self.mode
+
+    def length(self, number: int) -> int | None:
+        """Returns the number of batches of a call if a program of its own for this number pays off.
+
+        The host of a GPU reads the condition of a loop before each step, unless the program states the
+        number of steps. A number that the user chose is the same in all calls but the last of an epoch.
+        """
+        return number if number == self.fixed and jax.default_backend() == "gpu" else None
 
     def function(self, large: bool, *arguments: Any) -> Any:
         """Returns the compiled step; for a large run a step that overwrites the arrays, if allowed."""

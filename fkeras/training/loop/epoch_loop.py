@@ -218,6 +218,8 @@ class EpochLoop:
         mode = self.call_size.choose(self.large, step.compiled_train, static, arguments)
         if mode != "loop":
             steps = np.int32(0)
+        else:
+            mode = self.call_size.length(number) or mode
         if self.large and self.trainer.on_nonfinite == "skip":
             mode = "guarded"
         elif self.large and self.trainer.on_nonfinite == "raise":

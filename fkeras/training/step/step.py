@@ -266,7 +266,7 @@ donating_step = jax.jit(train_logs, static_argnums=0, donate_argnums=1)
 def _train(
     trainer: Trainer,
     structure: Any,
-    mode: str,
+    mode: str | int,
     leaves: tuple,
     fixed: tuple,
     rows: tuple,
@@ -277,7 +277,8 @@ def _train(
     Args:
         leaves: the arrays of the run that a step changes, as `parted` returns them.
         fixed: the other arrays, such as frozen weights.
-        mode: "loop" trains on the first `steps` batches; "once" on batch number `steps`;
+        mode: "loop" trains on the first `steps` batches, and a number on as many, whatever `steps`;
+            "once" on batch number `steps`;
             "guarded" on batch number `steps`, and leaves out the step if its result is not
             finite; "halting" on the first batch, and leaves out the step if its result is not
             finite or the run is not at step number `steps`.
@@ -385,8 +386,10 @@ def compiled_features(
 
 
 def _repeat(
-    body: Callable[[jax.Array, tuple], tuple], carry: tuple, steps: jax.Array, mode: str
+    body: Callable[[jax.Array, tuple], tuple], carry: tuple, steps: jax.Array, mode: str | int
 ) -> Any:
+    if isinstance(mode, int):
+        return jax.lax.fori_loop(np.int32(0), np.int32(mode), body, carry)
     if mode != "loop":
         return body(steps, carry)
     # With a traced bound, `fori_loop` becomes a while loop without reverse-mode derivatives:

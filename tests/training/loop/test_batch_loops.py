@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import types
 
 import chex
 import jax
@@ -119,6 +120,60 @@ def test_convolutions_by_xla_run_without_a_loop_on_a_cpu(layer, mode):
     call = (step.compiled_train, (trainer, structure, "loop"), (*arrays, rows, np.int32(1)))
     assert batch_loops.CallSize().choose(False, *call) == mode
     assert batch_loops.CallSize(2).choose(False, *call) == "loop"
+
+
+def test_a_gpu_knows_the_number_of_steps_that_the_user_chose(monkeypatch):
+    modes, train = [], step._train
+
+    def traced(trainer, structure, mode, *arrays):
+        modes.append(mode)  # once for each compiled program
+        return train(trainer, structure, mode, *arrays)
+
+    compiled = jax.jit(traced, static_argnums=(0, 1, 2))
+    monkeypatch.setattr(step, "compiled_train", compiled)
+    options = {"batch_size": 8, "steps_per_execution": 3, "epochs": 2, "verbose": 0}
+    expected = TRAINER.fit(RUN, X[:40], Y[:40], **options)
+    assert modes == ["loop"]
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    known = TRAINER.fit(RUN, X[:40], Y[:40], **options)
+    assert modes == ["loop", 3]  # three steps, then the other two of the epoch
+    chex.assert_trees_all_equal(known[0], expected[0])
+    assert known[1] == expected[1]
+    _ = TRAINER.fit(RUN, X[:16], Y[:16], **options)
+    assert modes == ["loop", 3]
+    # the bound of the loop is a constant of the program
+    structure, *arrays = flat(step.training_form(TRAINER), RUN)[:3]
+    rows, _ = array_feed.placed(array_feed.feed_of((X[:40], Y[:40], None), 8)).epoch(RUN, 0).take(3)
+    kinds = {
+        mode: {
+            equation.primitive.name
+            for equation in compiled.trace(
+                step.training_form(TRAINER), structure, mode, *arrays, rows, np.int32(3)
+            ).jaxpr.eqns
+        }
+        & {"while", "scan"}
+        for mode in ("loop", 3)
+    }
+    assert kinds == {"loop": {"while"}, 3: {"scan"}}
+
+
+@pytest.mark.parametrize(("read", "compute"), [(0.005, 0.005), (0.02, 0.005), (0.005, 0.02)])
+def test_reading_and_computing_overlap(monkeypatch, read, compute):
+    """A simulation of `EpochLoop.train` with a clock of its own: calls of equal size hide each other."""
+    clock = types.SimpleNamespace(now=0.0)
+    monkeypatch.setattr(batch_loops.time, "perf_counter", lambda: clock.now)
+    size, busy, older, done = batch_loops.CallSize(), 0.0, None, 0
+    size.start()
+    while done < 600:
+        number, fresh = size.batches, size.fresh
+        clock.now += number * read
+        busy = max(busy, clock.now) + number * compute
+        # the first call is settled at once, each later call after the next is dispatched
+        for call in [(busy, number)] if fresh else [older] if older else []:
+            clock.now = max(clock.now, call[0])
+            size.measured(call[1])
+        older, done = (None if fresh else (busy, number)), done + number
+    assert max(clock.now, busy) / done < 1.15 * max(read, compute)
 
 
 def test_the_key_is_plain_where_it_crosses_a_dispatch():
