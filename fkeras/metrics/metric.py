@@ -200,6 +200,9 @@ def add_to_mean(
     state: State, values: jax.Array, sample_weight: Numbers | None, mask: Numbers | None
 ) -> State:
     """Returns a mean's state after a batch; a sample counts as the mean of its values."""
+    if values.ndim == 0 and mask is not None and sample_weight is None:
+        # as in Keras, one value for the whole batch counts once
+        mask = jnp.any(as_operand(mask, "mask"))
     products, weights = weighted(values, sample_weight, mask)
     # as in Keras, `count` counts samples, not values: divide both sums by the values per sample
     size = max(math.prod(values.shape[1:]), 1)
@@ -348,7 +351,7 @@ class FunctionMean(MeanMetric):
 
 
 class MeanMetricWrapper(MeanMetric):
-    """Mean of a loss, or of a function `fn(y_true, y_pred)` that returns one value per sample.
+    """Mean of a loss, or of a function `fn(y_true, y_pred)` of one value per sample, or per batch.
 
     Args:
         fn: the function or the `Loss`.

@@ -250,6 +250,16 @@ def test_mean_and_sum_equal_keras(metric):
         np.testing.assert_allclose(results, expected, rtol=1e-5)
 
 
+def test_a_function_of_the_whole_batch_counts_once_per_batch():
+    model = fk.Sequential([fk.Input((1,)), fk.layers.Identity()])
+    trainer = fk.Trainer("sgd", "mse", [lambda y_true, y_pred: jnp.mean(jnp.abs(y_true - y_pred))])
+    run = trainer.init(model, jax.random.key(0))
+    x = np.array([[0], [4], [8], [12], [16]], "float32")
+    logs = trainer.evaluate(run, x, np.zeros_like(x), batch_size=2, verbose=0)
+    # Keras's number: the means of the batches are 2, 10 and 16
+    assert list(logs.values())[1] == pytest.approx(28 / 3)
+
+
 def test_names_of_keras():
     """All but its bases; IoU is "io_u" there."""
     missing = set(keras.src.metrics.ALL_OBJECTS_DICT) - set(metrics.naming.NAMES)

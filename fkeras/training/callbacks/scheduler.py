@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,15 +20,15 @@ _WHERE = "LearningRateScheduler"
 
 
 class LearningRateScheduler(Callback):
-    """Sets the learning rate to `schedule(epoch, lr)` at the beginning of every epoch.
+    """Sets the learning rate to `schedule(epoch, lr)`, or `schedule(epoch)`, in every epoch.
 
     For a rate that changes in every step, pass a schedule such as
     `fk.optimizers.schedules.CosineDecay` to the optimizer instead. A training that resumes within
     an epoch does not call the schedule again for this epoch.
 
     Args:
-        schedule: function of the epoch, counted from 0, and the current rate, a float; returns the
-            new rate.
+        schedule: function of the epoch, counted from 0, and the current rate, a float, or of the
+            epoch alone; returns the new rate.
         verbose: 1 to print each rate.
 
     Raises:
@@ -46,7 +47,7 @@ class LearningRateScheduler(Callback):
         Array(0.125, dtype=float32)
     """
 
-    schedule: Callable[[int, float], Any] = option(convert=function())
+    schedule: Callable[..., Any] = option(convert=function())
     verbose: int = option(default=0, convert=either(integer(minimum=0), boolean))
 
     def on_train_begin(self, run: TrainState[Any]) -> TrainState[Any] | Stop | None:
@@ -58,7 +59,8 @@ class LearningRateScheduler(Callback):
         if int(self.recall(run, {"epoch": -1})["epoch"]) == epoch:
             return None
         old_rate = float(learning_rate(run.opt_state))
-        new_rate = _number(self.schedule(epoch, old_rate), epoch)
+        arguments = (epoch, old_rate) if _takes_rate(self.schedule) else (epoch,)
+        new_rate = _number(self.schedule(*arguments), epoch)
         if self.verbose:
             print_once(run, f"Epoch {epoch + 1}: the learning rate is {new_rate:.4g}.")
         run = run.replace(opt_state=with_learning_rate(run.opt_state, new_rate))
@@ -68,6 +70,16 @@ class LearningRateScheduler(Callback):
         self, epoch: int, run: TrainState[Any], logs: Mapping[str, float]
     ) -> TrainState[Any] | Stop | None:
         return self.remember(run, {"epoch": -1})
+
+
+def _takes_rate(schedule: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(schedule).bind(0, 0.0)
+    except TypeError:
+        return False
+    except ValueError:  # a function written in C may have no signature
+        pass
+    return True
 
 
 def _number(value: object, epoch: int) -> float:

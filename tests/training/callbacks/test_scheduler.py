@@ -42,6 +42,14 @@ def test_learning_rate_scheduler():
     assert float(halving.on_epoch_begin(4, run).opt_state.learning_rate) == pytest.approx(0.025)
 
 
+def test_a_schedule_may_take_the_epoch_alone():
+    rates = [
+        LearningRateScheduler(schedule).on_epoch_begin(3, RUN).opt_state.learning_rate
+        for schedule in (lambda epoch: 0.5 / (epoch + 1), math.sqrt)
+    ]
+    np.testing.assert_allclose(rates, [0.125, math.sqrt(3)], rtol=1e-6)
+
+
 @pytest.mark.parametrize("value", [None, "0.1", math.nan, -1.0, [0.1], print], ids=str)
 def test_a_schedule_must_return_a_rate(value):
     with pytest.raises(ValueError, match="epoch 1: expected schedule.epoch, lr. to return a numb"):
