@@ -63,6 +63,7 @@ def test_all_ways_of_freezing_give_one_value(name):
     assert built.replace(trainable=False) == fk.freeze(built) == frozen.build(KEY, SEQUENCE)
 
 
+@pytest.mark.one_a_class
 @pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.id)
 def test_no_layer_of_the_table_keeps_a_trainable_layer_inside_when_frozen(case):
     frozen = case.layer.replace(trainable=False)
