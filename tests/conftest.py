@@ -59,6 +59,8 @@ def _part(text):
 
 
 def pytest_collection_modifyitems(config, items):
+    for item in _others_of_products(items):
+        item.add_marker(pytest.mark.exhaustive)
     if (part := config.getoption("part")) is None:
         return
     number, count = part
@@ -66,6 +68,36 @@ def pytest_collection_modifyitems(config, items):
     others = [item for item, chosen in zip(items, selected, strict=True) if not chosen]
     config.hook.pytest_deselected(items=others)
     items[:] = [item for item, chosen in zip(items, selected, strict=True) if chosen]
+
+
+def _others_of_products(items):
+    """Returns the cases of products that the default suite leaves to the exhaustive tests.
+
+    `one_in(n)` runs one case in `n` of a parametrized test. `one_a_class` runs one row of the layer
+    table for each class, or for each family: the classes of one private base, such as `Conv1D`
+    and `Conv2D`. The name of the test determines which row, so that tests differ in their rows;
+    `first` takes the first row.
+    """
+    groups, others = {}, []
+    for item in items:
+        product = item.get_closest_marker("one_in") or item.get_closest_marker("one_a_class")
+        if product is not None and item.get_closest_marker("exhaustive") is None:
+            test = item.nodeid.partition("[")[0]
+            key = None if product.name == "one_in" else _class_of(item, product.kwargs)
+            groups.setdefault((test, key), (product, []))[1].append(item)
+    for (test, _), (product, cases) in groups.items():
+        step = product.args[0] if product.name == "one_in" else len(cases)
+        start = zlib.crc32(test.encode()) % min(step, len(cases))
+        start = 0 if product.kwargs.get("first") else start
+        chosen = {id(case) for case in cases[start::step]}
+        others += [case for case in cases if id(case) not in chosen]
+    return others
+
+
+def _class_of(item, options):
+    cls = type(item.callspec.params["case"].layer)
+    base = cls.__mro__[1]
+    return base if options.get("family") and base.__name__.startswith("_") else cls
 
 
 def pytest_collection_finish(session):

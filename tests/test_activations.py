@@ -34,6 +34,7 @@ def activation_facts(part):
     return program(X)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "options"), ACTIVATIONS, ids=lambda v: str(v)[:40])
 def test_activations_equal_keras(name, options):
     ours, index = getattr(fk.activations, name), ACTIVATIONS.index((name, options))
@@ -70,6 +71,7 @@ def test_names_of_activations():
         fk.activations.get(3)
 
 
+@pytest.mark.exhaustive
 def test_infinite_scores_share_the_probability():
     scores = jnp.array([[1.0, jnp.inf, 2.0], [jnp.inf, -jnp.inf, jnp.inf]])
     shares = np.array([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]])

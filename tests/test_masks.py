@@ -24,6 +24,7 @@ VALUES = [
 STEPS = np.arange(6)
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("mask", VALUES, ids=repr)
 def test_masks_are_values(mask):
     assert pickle.loads(pickle.dumps(mask)) == mask
@@ -38,6 +39,7 @@ def test_masks_are_values(mask):
     assert eval(repr(mask), vars(masks).copy()) == mask
 
 
+@pytest.mark.exhaustive
 def test_masks_of_positions_equal_masks_of_moved_positions():
     for mask in (CAUSAL & WINDOW, ~CAUSAL | masks.Window(2, both_sides=True)):
         expected = mask.allows(STEPS, STEPS)
@@ -60,6 +62,7 @@ def test_reach():
     assert (~CAUSAL).reach == (inf, inf)
 
 
+@pytest.mark.exhaustive
 def test_arrays_are_leaves():
     ids = jnp.array([[1, 1, 2]])
     mask = CAUSAL & masks.Segments(ids)

@@ -37,6 +37,7 @@ def test_every_function_of_keras_has_a_row():
     assert set(fk.random.__all__) >= set(NAMES)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "args", "options"), ROWS)
 def test_an_integer_gives_the_numbers_of_keras(name, args, options):
     for seed in (0, 7, 2**31 + 1):
@@ -47,6 +48,7 @@ def test_an_integer_gives_the_numbers_of_keras(name, args, options):
         np.testing.assert_allclose(ours, theirs, 1e-5, 1e-6)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_arguments_are_those_of_keras(name):
     def read(function):
@@ -55,6 +57,7 @@ def test_arguments_are_those_of_keras(name):
     assert read(getattr(fk.random, name)) == read(getattr(keras.random, name))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("name", "args", "options"), ROWS)
 def test_a_key_gives_its_own_numbers(name, args, options):
     def draw(number):

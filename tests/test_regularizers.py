@@ -27,6 +27,7 @@ def test_regularizers_equal_keras(name, options):
         getattr(fk.regularizers, name)(**{k: -1.0 for k in options})
 
 
+@pytest.mark.exhaustive
 def test_orthogonal_columns_are_the_rows_of_the_transpose():
     """Keras's mode "columns" fails on matrices that are not square; see the docstring."""
     rows = fk.regularizers.OrthogonalRegularizer(0.5, "rows")

@@ -66,6 +66,7 @@ def _check_graph(name, options):
     assert _json(ours) == _json(fk.Model.from_config(config))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -107,6 +108,7 @@ def test_names_and_modules_equal_keras():
         assert names <= set(ours.__all__), module
 
 
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("name", NAMES)
 def test_arguments_equal_keras_and_are_documented(name):
     ours, theirs = getattr(fk.applications, name), getattr(keras.applications, name)
@@ -132,6 +134,7 @@ def small():
     return model, {**options, "classifier_activation": None}, x, outputs
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("suffix", [".weights.h5", ".keras", ".h5"])
 def test_outputs_with_weights_of_keras_equal_keras(small, suffix, tmp_path):
     theirs, options, x, outputs = small
@@ -144,6 +147,7 @@ def test_outputs_with_weights_of_keras_equal_keras(small, suffix, tmp_path):
     assert difference <= 1e-5 * np.abs(outputs).max() and outputs.std() > 1e-3
 
 
+@pytest.mark.exhaustive
 def test_layers_of_a_keras_2_file_are_matched_by_position(small, tmp_path):
     """Keras 2 wrote Keras's ImageNet files, and its layer names have the numbers of another session."""
     theirs, options, x, outputs = small
@@ -173,6 +177,7 @@ def test_a_file_with_the_classifier_does_not_fit_the_features(small, tmp_path):
         )
 
 
+@pytest.mark.exhaustive
 def test_keras_imagenet_files_add_a_rescaling(tmp_path, monkeypatch):
     """Keras adds a layer for weights="imagenet" alone; fkeras recognizes the file by its digest."""
     path = tmp_path / "b0.h5"
@@ -191,6 +196,7 @@ def test_keras_imagenet_files_add_a_rescaling(tmp_path, monkeypatch):
     np.testing.assert_allclose(scale, 1 / np.sqrt([0.229, 0.224, 0.225]))
 
 
+@pytest.mark.exhaustive
 def test_a_model_without_weights_is_built_from_a_key():
     build = fk.applications.MobileNet
     model = build(weights=None, alpha=0.25, input_shape=(32, 32, 3), classes=3)

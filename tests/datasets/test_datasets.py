@@ -99,6 +99,7 @@ def _assert_same_pairs(ours, theirs):
                 np.testing.assert_array_equal(array, keras_array)
 
 
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -130,6 +131,7 @@ def test_words_and_topics_equal_keras(name, folder, monkeypatch):
     assert fk.datasets.reuters.get_label_names() == keras.datasets.reuters.get_label_names()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "options", "shapes"),
     [
@@ -190,6 +192,7 @@ def test_a_missing_file_is_reported_without_a_download(name, tmp_path, monkeypat
     assert set(importlib.import_module(f"keras.datasets.{name}").__dict__) > {"load_data"}
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [

@@ -34,6 +34,7 @@ def best(table, first, count, penalty):
     return max(found)[1]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("penalty", [0.0, 1.0, 3.0])
 def test_wide_beam_finds_the_best_sequence(penalty):
     model = language_models.bigram(2, vocabulary=4, scale=20.0)
@@ -68,6 +69,7 @@ def written_out(table, first, count, width, penalty, early):
     return finished[0][1][1:]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("width", "early"), [(1, False), (2, False), (2, True), (3, False)])
 def test_narrow_beam_equals_a_written_out_search(width, early):
     model = language_models.bigram(5, scale=30.0)
@@ -81,6 +83,7 @@ def test_narrow_beam_equals_a_written_out_search(width, early):
         assert tuple(generated.tokens[row, :length].tolist()) == expected, first
 
 
+@pytest.mark.exhaustive
 def test_state_holds_the_best_sequence():
     model = language_models.cached(depth=1)
     prompts = [[1, 2, 3], [4]]
@@ -96,6 +99,7 @@ def test_state_holds_the_best_sequence():
     assert single.tokens.tolist() == fk.generate(model, None, prompts, None, 4).tokens.tolist()
 
 
+@pytest.mark.exhaustive
 def test_other_samplers_change_the_beams():
     model = language_models.bigram(2, scale=20.0)
     chain = samplers.Chain(samplers.Beam(3), samplers.SuppressedIds(range(4, 11)))

@@ -177,6 +177,7 @@ def test_generate_runs_under_jit_and_vmap_over_keys(model):
     assert found.tolist() == expected
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("mapped", ["key", "temperature", "ids", "end", "draft"])
 def test_vmap_donates_nothing(mapped):
     # a warning of JAX about donated buffers without use would be an error here
@@ -215,6 +216,7 @@ def test_padded_vocabulary_is_never_sampled():
     assert set(np.unique(without.tokens)) <= {0, 1, 3}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "ids",
     [
@@ -491,6 +493,7 @@ ERRORS = [
 ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("change", "error", "message"), ERRORS, ids=lambda v: ",".join(v) if isinstance(v, dict) else ""
 )

@@ -21,6 +21,7 @@ def mixing(make):
     return follow(model, [token_entry("int32")], state, state).mixing
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "make",
     [
@@ -39,6 +40,7 @@ def test_calls_without_other_positions_are_separate(make):
     assert mixing(make) == ()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "make",
     [

@@ -73,6 +73,7 @@ def test_forbidden_tokens_stay_forbidden():
         assert kept(sampler, scores) == [1, 2, 3, 4]
 
 
+@pytest.mark.exhaustive
 def test_repetition_penalty_counts_each_token_once():
     scores = jnp.array([2.0, -2.0, 2.0])
     found = samplers.RepetitionPenalty(2.0).process(scores, history(0, 0, 1, -1))
@@ -93,6 +94,7 @@ def test_chain_has_hugging_faces_order():
     assert kept(hot) == [0, 2, 4]
 
 
+@pytest.mark.exhaustive
 def test_chain_applies_all_parts():
     chain = samplers.Chain(samplers.Temperature(2.0), samplers.SuppressedIds((0,)))
     found = chain.process(SCORES, history())
@@ -139,6 +141,7 @@ class Applied(samplers.Sampler):
 MODEL = language_models.bigram()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "make", [lambda s: s, lambda s: [s], lambda s: samplers.Chain(s, samplers.Beam(2))]
 )

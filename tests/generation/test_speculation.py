@@ -52,6 +52,7 @@ def test_end_token_among_accepted_tokens_ends_the_row():
     assert lengths[0] == lengths[1]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["encoder_decoder", "bigram"])
 def test_encoder_and_decoder_verify_a_draft(kind):
     model = language_models.encoder_decoder(depth=1)

@@ -28,6 +28,7 @@ INITIALIZERS = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "options"), INITIALIZERS, ids=[n for n, _ in INITIALIZERS])
 def test_initializers_have_kerass_distribution(name, options):
     initializer = getattr(fk.initializers, name)(**options)
@@ -66,6 +67,7 @@ def test_aliases_of_initializers_are_the_classes_of_keras():
                     assert own_module.get(name) == getattr(own_module, name)()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "name", [name for name, _ in INITIALIZERS if hasattr(getattr(fk.initializers, name), "law")]
 )

@@ -11,6 +11,7 @@ from tests.support.value_data import KEY
 WINDOWS = ("hann", "hamming", "blackman", "boxcar", "nuttall", "blackmanharris", "flattop", "tukey")
 
 
+@pytest.mark.one_in(14)
 @pytest.mark.parametrize(
     "window", [*WINDOWS, "bartlett", "triang", "cosine", "bohman", None, "own"]
 )

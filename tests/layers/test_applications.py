@@ -19,6 +19,7 @@ SMALLEST = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", quick_cases(SMALLEST, "MobileNetV2"))
 def test_the_smallest_models_round_trip(name, tmp_path):
     with keras_rules():
@@ -31,6 +32,7 @@ def test_the_list_has_every_model_of_keras():
     assert names == set(applications.NAMES)
 
 
+@pytest.mark.exhaustive
 def test_custom_layers_of_applications(tmp_path, key):
     ours, theirs = tmp_path / "ours.keras", tmp_path / "theirs.keras"
     x = np.linspace(-1, 1, 18, dtype="float32").reshape(6, 3)

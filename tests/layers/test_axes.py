@@ -54,6 +54,7 @@ def _sizes(owner):
     return sizes
 
 
+@pytest.mark.one_a_class(family=True)
 @pytest.mark.parametrize("case", marked(WITH_WEIGHTS), ids=lambda case: case.id)
 def test_every_weight_has_a_letter_for_each_axis(case):
     built = _shapes(case)
@@ -75,6 +76,7 @@ def test_every_weight_has_a_letter_for_each_axis(case):
     }
 
 
+@pytest.mark.one_a_class(family=True)
 @pytest.mark.parametrize(
     "case", marked(c for c in WITH_WEIGHTS if c.layer.axis_names.output), ids=lambda case: case.id
 )

@@ -36,6 +36,7 @@ def _comparable(value):
     return [_comparable(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: repr(layer)[:90])
 def test_keras_json_round_trip(layer):
     with keras_rules():

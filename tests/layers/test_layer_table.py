@@ -26,6 +26,7 @@ def _ids(case):
     return case.id
 
 
+# the properties hold for each implementation: CI alone runs the product of rows and properties
 each_case = pytest.mark.parametrize("case", marked(CASES), ids=_ids)
 # layers that may have state; only a built layer knows whether it has
 may_have_state = pytest.mark.parametrize(
@@ -81,6 +82,7 @@ def test_every_public_layer_has_a_row():
     assert not missing, f"layers without a row in tests/cases: {sorted(missing)}"
 
 
+@pytest.mark.one_a_class(family=True)
 @each_case
 def test_recorded_shapes_match_the_call(case):
     arrays = case.arrays()
@@ -113,6 +115,7 @@ def _trained(layer):
     return len(jax.tree.leaves(layer)) - len(jax.tree.leaves(untrained))
 
 
+@pytest.mark.one_a_class(family=True)
 @each_case
 def test_jit_grad_and_vmap(case):
     """Two members are built, called and differentiated as one; eagerly the numbers are the same.
@@ -147,6 +150,7 @@ def test_jit_grad_and_vmap(case):
     assert jax.tree.structure(grads) == jax.tree.structure(fk.partition(layer)[0])
 
 
+@pytest.mark.one_a_class(family=True)
 @each_case
 def test_half_precision_computes_in_half_precision(case):
     half = case.layer.replace(dtype="mixed_bfloat16")
@@ -163,6 +167,7 @@ def test_half_precision_computes_in_half_precision(case):
         assert not _is_float(leaf) or leaf.dtype == jnp.bfloat16
 
 
+@pytest.mark.one_a_class
 @each_case
 def test_configuration_round_trip(case):
     config = layers.serialize(case.layer)
@@ -177,6 +182,7 @@ def test_configuration_round_trip(case):
     assert layers.serialize(again) == config
 
 
+@pytest.mark.one_a_class(family=True)
 @each_case
 def test_equal_builds_are_equal(case):
     (first, state), (second, second_state) = case.build(), case.build_again()
@@ -191,6 +197,7 @@ def test_equal_builds_are_equal(case):
         assert weights != first
 
 
+@pytest.mark.one_a_class(family=True)
 @may_have_state
 def test_state_goes_through_scan(case):
     layer, state = case.build()
@@ -211,6 +218,7 @@ def test_state_goes_through_scan(case):
     np.testing.assert_allclose(scores, np.stack([first, second]), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.one_a_class
 @each_case
 def test_a_mask_is_used_or_rejected(case):
     """No mask is dropped silently: a layer either uses the mask or raises an error."""
@@ -237,6 +245,7 @@ def test_a_mask_is_used_or_rejected(case):
             _call(layer, state, case.arrays(), case, mask=masks)
 
 
+@pytest.mark.one_a_class(family=True)
 @each_case
 def test_weight_lists_round_trip(case):
     layer, state = case.build()
@@ -253,6 +262,7 @@ def test_weight_lists_round_trip(case):
         layer.set_weights([*values, np.zeros(1)], state)
 
 
+@pytest.mark.one_a_class(family=True)
 @each_case
 def test_freezing_reaches_every_weight(case):
     layer, _ = case.build()

@@ -5,7 +5,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from tests.cases import all_cases
+from tests.cases import all_cases, marked
 from tests.support.keras_oracle import keras, keras_rules
 
 # the channels are the last axis
@@ -14,7 +14,6 @@ CASES = [
     for case in all_cases()
     if case.keras and getattr(case.layer, "data_format", None) != "channels_first"
 ]
-FIRST = {type(case.layer): case.id for case in reversed(CASES) if not case.exhaustive}
 
 
 def _open(entry):
@@ -42,13 +41,8 @@ def _keras_shapes(case, entries):
     return [tuple(tensor.shape) for tensor in jax.tree.leaves(outputs)]
 
 
-def _marks(case):
-    return [pytest.mark.exhaustive] if case.id != FIRST.get(type(case.layer)) else []
-
-
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=_marks(case), id=case.id) for case in CASES]
-)
+@pytest.mark.one_a_class(family=True)
+@pytest.mark.parametrize("case", marked(CASES), ids=lambda case: case.id)
 def test_layers_take_open_axes_as_keras_does(case):
     entries = [_open(entry) for entry in case.inputs]
     shapes = _keras_shapes(case, entries)

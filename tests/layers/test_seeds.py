@@ -38,6 +38,7 @@ def draws(model, inputs, key=KEY):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: type(layer).__name__)
 def test_layers_with_equal_seeds_draw_equally(layer):
     x = fk.Input((4, 4, 3), batch_size=8)
@@ -65,6 +66,7 @@ def test_each_call_of_a_layer_with_a_seed_draws_other_numbers():
     assert len({np.asarray(mask).tobytes() for mask in masks}) == 4
 
 
+@pytest.mark.exhaustive
 def test_recurrent_layers_with_equal_seeds_drop_equally():
     x = fk.Input((5, 6))
     options = {"dropout": 0.5, "recurrent_dropout": 0.5, "bias_initializer": "ones"}
@@ -75,6 +77,7 @@ def test_recurrent_layers_with_equal_seeds_drop_equally():
     assert not np.array_equal(a, c)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("shared", [False, True])
 def test_loops_over_blocks_draw_the_numbers_of_single_blocks(shared):
     x = y = fk.Input((32,))

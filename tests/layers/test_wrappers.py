@@ -41,6 +41,7 @@ def test_the_estimate_becomes_the_largest_singular_value():
     assert last.updates == {}
 
 
+@pytest.mark.exhaustive
 def test_inference_uses_the_undivided_kernel_unless_always_is_set():
     x = _data(2, 5)
     layer = layers.SpectralNormalization(layers.Dense(3)).build(KEY, x)
@@ -60,6 +61,7 @@ def test_inference_uses_the_undivided_kernel_unless_always_is_set():
     np.testing.assert_allclose(always.apply(x, state=state).value, training.value, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_the_gradient_goes_through_the_division():
     x = _data(8, 5)
     layer = layers.SpectralNormalization(layers.Dense(3, use_bias=False)).build(KEY, x)
@@ -112,6 +114,7 @@ def test_state_of_the_inner_layer_is_kept():
     assert layer.apply(_data(4, 5), state=state).updates == {}
 
 
+@pytest.mark.exhaustive
 def test_a_pipeline_equals_its_layers_in_sequence():
     x = _data(4, 3)
     members = [layers.Dense(5), fk.Sequential([layers.Dense(4)]), layers.BatchNormalization()]
@@ -129,6 +132,7 @@ def test_a_pipeline_equals_its_layers_in_sequence():
     assert model(x, state=model.init_state()).shape == (4, 4)
 
 
+@pytest.mark.exhaustive
 def test_a_pipeline_accepts_dictionaries_and_the_mode_of_the_call():
     class Halve(fk.Layer):
         """Divides the images of a dictionary by 2."""
@@ -148,6 +152,7 @@ def test_a_pipeline_accepts_dictionaries_and_the_mode_of_the_call():
     np.testing.assert_allclose(std, 2**0.5, rtol=0.05)
 
 
+@pytest.mark.exhaustive
 def test_a_mask_passes_through_a_pipeline():
     pipeline = layers.Pipeline([layers.Masking(), layers.LSTM(2)]).build(KEY, (2, 4, 3))
     x = _data(2, 4, 3)
@@ -168,6 +173,7 @@ def test_jax_layer_matches_keras():
     assert list(layer.params) == ["affine.bias.0", "affine.kernel"]
 
 
+@pytest.mark.exhaustive
 def test_weights_can_be_trained_and_frozen():
     x = _data(4, 5)
     layer = layers.JaxLayer(call_affine, init_affine, call_arguments=("params", "inputs"))
@@ -179,6 +185,7 @@ def test_weights_can_be_trained_and_frozen():
     assert all(bool(jnp.abs(g).max() > 0) for g in jax.tree.leaves(grads))
 
 
+@pytest.mark.exhaustive
 def test_updates_are_returned_if_the_function_changes_the_state():
     x = jnp.asarray(_data(4, 5))
     layer = layers.JaxLayer(call_counter, init_counter).build(KEY, x)
@@ -222,6 +229,7 @@ def test_integer_params_are_not_trained():
     assert list(fk.engine.trainable_weights(layer)) == ["params/scale/value"]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -300,6 +308,7 @@ def _network(nn):
     return Network
 
 
+@pytest.mark.exhaustive
 def test_a_flax_layer_computes_the_outputs_of_its_module():
     nn = pytest.importorskip("flax.linen")
     x = jnp.asarray(_data(8, 5))
@@ -330,6 +339,7 @@ def test_a_flax_layer_computes_the_outputs_of_its_module():
     assert bool(jnp.isfinite(jnp.concatenate([g.ravel() for g in jax.tree.leaves(grads)])).all())
 
 
+@pytest.mark.exhaustive
 def test_flax_modules_in_json_and_in_models():
     nn = pytest.importorskip("flax.linen")
     network = _network(nn)
@@ -372,6 +382,7 @@ def _nnx_network(nnx):
     return Network
 
 
+@pytest.mark.exhaustive
 def test_a_flax_layer_computes_a_module_of_nnx():
     nnx = pytest.importorskip("flax.nnx")
     x = jnp.asarray(_data(8, 5))
@@ -401,6 +412,7 @@ def test_a_flax_layer_computes_a_module_of_nnx():
     np.testing.assert_array_equal(half.apply(x, state=state, training=True, key=KEY).value, x * 2)
 
 
+@pytest.mark.exhaustive
 def test_modules_of_nnx_train_and_keep_their_weights(tmp_path):
     nnx = pytest.importorskip("flax.nnx")
     x = _data(8, 5)
@@ -472,6 +484,7 @@ def test_a_missing_training_argument_is_reported():
     assert "training_argument='train'" in "".join(caught.value.__notes__)
 
 
+@pytest.mark.exhaustive
 def test_a_haiku_transform_is_a_layer():
     haiku = pytest.importorskip("haiku")
     module = haiku.transform(lambda x: haiku.Linear(3)(x))
@@ -486,6 +499,7 @@ def test_a_haiku_transform_is_a_layer():
         np.testing.assert_allclose(y, x @ w + b, rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_frozen_spectral_normalization_keeps_its_vector():
     """Keras moves the vector of a frozen layer, too, so that the frozen kernel changes."""
     layer = layers.SpectralNormalization(layers.Dense(3), trainable=False)

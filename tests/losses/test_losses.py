@@ -133,6 +133,7 @@ def facts(loss, shape):
     }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", [(6, 4), (3, 5, 4)], ids=str)
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_values_and_gradients_equal_keras(loss, shape):
@@ -164,6 +165,7 @@ def reduced(cls, weighted, masked):
     return program(*data(cls(), (3, 5, 4)), weight, mask)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("reduction", REDUCTIONS, ids=str)
 @pytest.mark.parametrize("weighted", ["none", "samples", "steps"])
 @pytest.mark.parametrize("masked", [False, True])
@@ -193,6 +195,7 @@ def test_a_masked_mean_covers_valid_entries_only():
     np.testing.assert_allclose(expected, 1.6666666)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("reduction", ["sum_over_batch_size", "mean_with_sample_weight"])
 def test_padded_batches_add_up(reduction):
     loss = losses.SparseCategoricalCrossentropy(reduction=reduction, ignore_class=2)
@@ -243,6 +246,7 @@ def test_a_scalar_loss_accepts_sample_weights():
     assert float(loss(0 * y, y, mask=np.array([1, 1, 1, 0]))) == 1.0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_extreme_predictions_have_finite_values_and_gradients(loss):
     y_true, _ = data(loss)
@@ -256,6 +260,7 @@ def test_extreme_predictions_have_finite_values_and_gradients(loss):
         assert np.isfinite(results["gradient"]).all(), value
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_low_precision_and_transforms(loss):
     results = facts(loss, (6, 4))
@@ -265,6 +270,7 @@ def test_low_precision_and_transforms(loss):
         np.testing.assert_allclose(results["mapped"], results["each"], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_values_and_configuration(loss):
     config = losses.serialize(loss)
@@ -276,6 +282,7 @@ def test_values_and_configuration(loss):
     assert losses.deserialize(keras_config).name == loss.name
 
 
+@pytest.mark.exhaustive
 def test_names_of_keras():
     names = {n for n in losses.naming.NAMES if n.lower() != "logcosh"}
     for name in names:
@@ -370,6 +377,7 @@ MORE = (
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("loss", "make"), MORE, ids=lambda v: getattr(v, "__name__", None) or repr(v)
 )
@@ -578,6 +586,7 @@ def test_an_axis_beyond_the_rank_is_rejected(name, axis):
 
 
 # all classes of losses take one weight for the whole batch, with every reduction
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("weight", [2.0, 0.0])
 @pytest.mark.parametrize("reduction", ["sum", "mean", "mean_with_sample_weight", "none"])
 @pytest.mark.parametrize("name", ["Circle", "Dice", "MeanSquaredError", "Tversky"])

@@ -82,6 +82,7 @@ def found(quick):
     return jax.device_get(every({n: pairs(n) for n in ALL if (n in QUICK) == quick}))
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=() if n in QUICK else pytest.mark.exhaustive) for n in ALL],
@@ -98,6 +99,7 @@ def test_removed_samples_affect_no_loss_or_gradient(name):
                 assert (slope[GONE] == 0).all()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", JOINT)
 def test_joint_losses_equal_those_without_the_removed_sample(name):
     y, p = data(name)
@@ -166,6 +168,7 @@ def equal_runs(one, two):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.exhaustive
 def test_trainings_with_removed_rows_of_nan_equal_those_without_nan():
     trainer, run = two_outputs()
     weights = {"a": np.ones(8, "float32"), "b": np.ones(8, "float32")}

@@ -69,6 +69,7 @@ def shape_or_error(function, true, pred, dtype="float32"):
         return None
 
 
+@pytest.mark.one_in(20)
 @pytest.mark.parametrize("name", [*LOSSES, *FUNCTIONS])
 def test_losses_accept_the_shapes_of_keras(name):
     def of(module):
@@ -159,6 +160,7 @@ ALIGNING = {
 }
 
 
+@pytest.mark.one_in(21)
 @pytest.mark.parametrize(
     "name",
     [

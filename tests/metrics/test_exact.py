@@ -52,6 +52,7 @@ def repeated(numbers):
     return dict(zip(numbers, jax.device_get(every(data)), strict=True))
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     ("number", "group"),
     [(n, "quick") for n in NUMBERS]

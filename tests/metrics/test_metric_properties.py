@@ -71,6 +71,7 @@ def program(metric, shapes):
     return run
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize(("metric", "kind"), DRAWN, ids=lambda v: repr(v))
 def test_merging_equals_updating_on_the_concatenation(metric, kind):
     @settings(max_examples=12, deadline=None, derandomize=True)
@@ -91,6 +92,7 @@ def test_merging_equals_updating_on_the_concatenation(metric, kind):
     holds()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("metric", "reason"), EXCEPTIONS, ids=lambda v: repr(v)[:40])
 def test_metrics_without_additive_states(metric, reason):
     assert reason

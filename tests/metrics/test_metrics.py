@@ -169,6 +169,7 @@ def type_of(metric):
     return getattr(keras.metrics, type(metric).__name__)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("metric", "kind"), CASES, ids=IDS)
 def test_results_equal_keras(metric, kind):
     results = facts(metric, kind)
@@ -178,6 +179,7 @@ def test_results_equal_keras(metric, kind):
         np.testing.assert_allclose(results[name], expected, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize(("metric", "kind"), CASES, ids=IDS)
 def test_merging_masks_and_transforms(metric, kind):
     """Parts merge to the whole; rows of nan that are masked, or weigh nothing, change nothing."""
@@ -221,6 +223,7 @@ def close(a, b, dtype="float32"):
         np.testing.assert_allclose(sums(a)[name], expected, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("metric", "kind"), CASES, ids=IDS)
 def test_values_and_configuration(metric, kind):
     config = metrics.serialize(metric)
@@ -230,6 +233,7 @@ def test_values_and_configuration(metric, kind):
     assert metric.name == metrics.get(config).name
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("metric", [metrics.Mean(), metrics.Sum()], ids=repr)
 def test_mean_and_sum_equal_keras(metric):
     rng = np.random.default_rng(0)
@@ -348,6 +352,7 @@ def spec(*shape):
     return jax.ShapeDtypeStruct(shape, "float32")
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("true", "pred", "kind"),
     [
@@ -396,6 +401,7 @@ TOO_FEW_OR_MANY_CLASSES = [
 ]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("metric", "shape", "words"), TOO_FEW_OR_MANY_CLASSES)
 def test_predictions_without_the_counted_classes_are_rejected(metric, shape, words):
     with pytest.raises(ValueError, match=words):  # what a trainer calls when it starts

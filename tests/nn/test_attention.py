@@ -55,6 +55,7 @@ def test_arrays_kept_for_the_gradient(masked):
     assert sum(kept) <= 7.8 * 2**20
 
 
+@pytest.mark.exhaustive
 def test_gradients_of_16_bits():
     heads = [_normal(2, 40, 2, 8, number=n) for n in range(3)]
 
@@ -123,6 +124,7 @@ CALLS = {
 }
 
 
+@pytest.mark.one_in(14)
 @pytest.mark.parametrize("name", CALLS)
 def test_blocks_equal_one_product(name):
     mask, options = CALLS[name]
@@ -161,6 +163,7 @@ def test_blocks_of_padded_rows():
     assert "128,2100" in text
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("length", [0, 1, 128])
 def test_lengths(length):
     heads = _inputs(length)
@@ -169,6 +172,7 @@ def test_lengths(length):
     np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_derivatives_of_blocks():
     heads = _inputs(130)
     tangents = tuple(jnp.ones_like(x) for x in heads)
@@ -190,6 +194,7 @@ def test_derivatives_of_blocks():
         np.testing.assert_allclose(ours, expected, atol=2e-5)
 
 
+@pytest.mark.exhaustive
 def test_memory_of_long_sequences():
     spec = jax.ShapeDtypeStruct((1, 8192, 8, 16), "float32")
 

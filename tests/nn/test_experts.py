@@ -30,6 +30,7 @@ def _sparse(x, logits, kernels, top_k, renormalize):
 
 
 # one token has fewer rows than there are experts: the kernels in use are gathered
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("tokens", "top_k"), [(7, 2), (1, 3), (2, 2)])
 @pytest.mark.parametrize("renormalize", [True, False])
 def test_values_and_gradients_equal_the_sum_over_all_experts(tokens, top_k, renormalize):
@@ -46,6 +47,7 @@ def test_values_and_gradients_equal_the_sum_over_all_experts(tokens, top_k, reno
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("axes", [(0, None, None), (None, None, 0), (None, 0, None)])
 def test_vmap_over_one_operand(axes):
     args = X, LOGITS, KERNELS

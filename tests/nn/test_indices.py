@@ -34,6 +34,7 @@ def embedding(class_name="Embedding"):
     return layer.replace(embeddings=jnp.arange(6.0).reshape(3, 2))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("dtype", "values"), WRONG, ids=[d for d, _ in WRONG])
 def test_invalid_indices_give_nan_and_no_gradient(dtype, values):
     valid = jnp.asarray(np.array([0, 1, 2, 2]), dtype)
@@ -100,6 +101,7 @@ def test_indices_of_large_tables_and_wide_dtypes():
         assert unsigned_indices(jnp.array([2**64 - 1], "uint64"), 3).tolist() == [3]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["Embedding", "ReversibleEmbedding"])
 def test_concrete_fractions_are_rejected(kind):
     for layer in (embedding(kind), fk.quantize(embedding(kind), "int8")):
@@ -136,6 +138,7 @@ def calls(dtype, x, y=Y):
     yield lambda: TRAINER.predict(run, x)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("dtype", "values"), [*WRONG, *WIDE], ids=[d for d, _ in (*WRONG, *WIDE)])
 def test_loops_name_the_row_of_an_id_and_of_a_label(dtype, values):
     for value in values:
@@ -235,6 +238,7 @@ NAN_METRICS = (
 )
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("name", "y_true", "y_pred"), NAN_METRICS, ids=[n for n, *_ in NAN_METRICS]
 )

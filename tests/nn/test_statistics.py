@@ -38,6 +38,7 @@ ARRAYS = {
 }
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("axes", [(0,), (1,)])
 @pytest.mark.parametrize("name", ARRAYS)
 def test_one_pass_is_as_exact_as_two(name, axes):
@@ -83,6 +84,7 @@ def test_the_part_is_at_least_a_sixteenth():
         assert 1 + 1 / np.prod(shape) <= mean.ravel()[0] <= 1 + min(1, 16 / np.prod(shape)) + 1e-6
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("shift", [None, 0.5])
 def test_derivatives_are_those_of_the_formulas(shift):
     x = jnp.asarray(ROWS[:4, :5])
@@ -163,6 +165,7 @@ def test_conditionals_are_only_in_programs_for_tpus_with_a_shift():
     assert [count(p) for p in ("tpu", "cuda", "cpu")] == [0, 0, 0]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_normalizations_far_from_zero(dtype):
     """The rows are rounded first; statistics are then as exact as in float64."""

@@ -58,6 +58,7 @@ def agrees(ours, *args, tolerance=1e-5, **options):
     agree(partial(ours, *args, **options), tolerance=tolerance)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("images", "size", "options"),
     [
@@ -82,12 +83,14 @@ def test_resize_keeps_odd_rows_out_of_the_frame():
     assert resizing.window(1, 9, (2, 1), crop=True) == (0, 4, 1, 1)
 
 
+@pytest.mark.exhaustive
 def test_scale_and_translate():
     scale, translation = np.array([1.5, 0.7], "float32"), np.array([0.5, 1.0], "float32")
     args = IMAGES, (2, 9, 6, 3), scale, translation, (1, 2), "cubic"
     agrees(resizing.scale_and_translate, *args)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("fill_mode", sampling.FILL_MODES)
 @pytest.mark.parametrize("order", [0, 1])
 def test_map_coordinates(fill_mode, order):
@@ -101,6 +104,7 @@ def test_map_coordinates(fill_mode, order):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("fill_mode", sampling.FILL_MODES)
 def test_sampling_one_pixel_far_away_and_at_infinity(fill_mode):
     coordinates = jnp.array([[-1e30, -jnp.inf, -3.0, 0.0, 0.5, 4.0, 1e30, jnp.inf]])
@@ -121,6 +125,7 @@ def test_sampling_one_pixel_far_away_and_at_infinity(fill_mode):
     assert (half == 2).all()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("images", "interpolation", "options"),
     [
@@ -167,6 +172,7 @@ def test_affine_transform_divides_by_the_last_row():
     assert np.isfinite(outside).all()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
 def test_perspective_transform(interpolation):
     start = np.array([[0, 0], [6, 0], [0, 4], [6, 4]], "float32")
@@ -179,6 +185,7 @@ def test_perspective_transform(interpolation):
     agrees(geometry.perspective_transform, images, *points, tolerance=1e-4, **options)
 
 
+@pytest.mark.exhaustive
 def test_smooth_fields_are_keras_blurred_noise():
     key, sigma = jax.random.key(3), 1.3
     size = int(6 * sigma) | 1
@@ -270,6 +277,7 @@ def test_error_messages(call, message):
         call()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("shape", "size", "options"),
     [
@@ -286,6 +294,7 @@ def test_patches(shape, size, options):
     agrees(patches.extract_patches, images, size, **options)
 
 
+@pytest.mark.exhaustive
 def test_patches_are_exact_and_of_any_dtype():
     ids = RNG.integers(-(2**31), 2**31, (1, 6, 6, 1)).astype("int32")
     windows = patches.extract_patches(ids, 3, 1, padding="same")
@@ -294,6 +303,7 @@ def test_patches_are_exact_and_of_any_dtype():
     agrees(patches.extract_patches_3d, volume, 2)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", boxes.FORMATS)
 def test_box_formats(name):
     corners = np.sort(RNG.uniform(0, 9, (2, 3, 2, 2)), axis=2).reshape(2, 3, 4).astype("float32")

@@ -15,6 +15,7 @@ ops = fk.ops
 INF = float("inf")
 
 
+@pytest.mark.exhaustive
 def test_logsumexp_of_minus_infinity_has_a_finite_gradient():
     @jax.jit
     def compute(x):
@@ -36,6 +37,7 @@ def test_logsumexp_of_minus_infinity_has_a_finite_gradient():
     assert np.isfinite(soft).all()
 
 
+@pytest.mark.exhaustive
 def test_zeros_have_finite_values_and_gradients():
     functions = {
         "norm-axis": lambda x: ops.norm(x, axis=-1),
@@ -81,6 +83,7 @@ def test_reductions_of_empty_arrays():
     assert ops.bincount(empty, minlength=2).tolist() == [0, 0]
 
 
+@pytest.mark.exhaustive
 def test_half_precision_is_kept_and_close():
     functions = (
         ops.mean,
@@ -155,6 +158,7 @@ ONES = np.ones((2, 5, 2), "float32")
 BLOCK = np.ones((2, 2, 2), "float32")
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "read",
     [
@@ -217,6 +221,7 @@ def test_indices_within_an_axis_read_their_rows():
         ops.unstack(x, num=3, axis=1)
 
 
+@pytest.mark.exhaustive
 def test_computed_indices_outside_of_an_axis_give_nan():
     x, index = fk.Input((5,), name="x"), fk.Input((), batch_size=2, dtype="int32", name="index")
     model = fk.Model([x, index], [x[:, index], ops.take(x, index, axis=1)])
@@ -283,6 +288,7 @@ def test_decoding_an_empty_sequence_gives_no_labels():
         assert score == 0
 
 
+@pytest.mark.exhaustive
 def test_beam_search_sums_all_ways_to_write_labels():
     logs = np.array([[[1.0, 0.5, 0.2], [0.3, 1.1, 0.1], [0.2, 0.4, 0.9]]], "float32")
     logs -= np.log(np.exp(logs).sum(-1, keepdims=True))
@@ -300,6 +306,7 @@ def test_beam_search_sums_all_ways_to_write_labels():
     np.testing.assert_allclose(np.exp(scores[0]), [chance for _, chance in best], 1e-5)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("window", ["hann", "hamming", None])
 def test_istft_inverts_stft(window):
     # without a window, Keras's result is larger by the factor fft_length / sequence_stride
@@ -311,6 +318,7 @@ def test_istft_inverts_stft(window):
     np.testing.assert_allclose(y, x, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("length", "stride"), [(5, 2), (4, 4), (3, 5), (6, 1)])
 def test_overlap_add_is_a_sum_of_frames(length, stride):
     frames = np.random.default_rng(0).normal(size=(2, 4, length)).astype("float32")
@@ -321,6 +329,7 @@ def test_overlap_add_is_a_sum_of_frames(length, stride):
     np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_decibels_are_cut_below_the_maximum_of_each_signal():
     layer = fk.layers.MelSpectrogram(16, 8, num_mel_bins=3, sampling_rate=800, top_db=20.0)
     x = np.sin(np.arange(40, dtype="float32") ** 1.3)[None] * np.array([[1.0], [1e-4]], "float32")
@@ -339,6 +348,7 @@ def test_spectrograms_reject_impossible_arguments():
         fk.layers.STFTSpectrogram(window="hanm")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("call", "words"),
     [

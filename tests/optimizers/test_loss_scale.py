@@ -32,6 +32,7 @@ def test_a_dynamic_loss_scale_stays_a_power_of_two():
         assert float(state.scale) == scale
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_scaled_losses_and_gradients_cancel(dtype):
     weights = {"w": jnp.array([2.0], dtype)}

@@ -108,6 +108,7 @@ def ours_on_the_problem(optimizer):
     return ours(optimizer, *problem())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
 def test_twenty_steps_equal_keras(optimizer):
     weights, gradients = problem()
@@ -118,6 +119,7 @@ def test_twenty_steps_equal_keras(optimizer):
     assert optimizer.finalize(state, mine) is mine
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("optimizer", OPTIONS, ids=repr)
 def test_twenty_steps_with_options_equal_keras(optimizer):
     weights, gradients = problem()
@@ -127,6 +129,7 @@ def test_twenty_steps_with_options_equal_keras(optimizer):
     assert_trees_close(optimizer.finalize(state, mine), final_weights)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("optimizer", [*OPTIMIZERS, *OPTIONS], ids=repr)
 def test_values_and_configuration(optimizer):
     config = json.loads(json.dumps(optimizers.serialize(optimizer)))
@@ -144,6 +147,7 @@ def without_names(value):
     return [without_names(v) for v in value] if isinstance(value, list) else value
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("optimizer", [*OPTIMIZERS, *OPTIONS], ids=repr)
 def test_configurations_of_keras_are_read(optimizer):
     keras_instance = keras_optimizer(optimizer)
@@ -157,6 +161,7 @@ def test_configurations_of_keras_are_read(optimizer):
     assert ours_again == without_names(optimizers.serialize(optimizer))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", sorted({type(o).__name__ for o in OPTIMIZERS}))
 def test_names_and_defaults_of_keras(name):
     assert optimizers.get(name) == optimizers.get(name.lower()) == getattr(optimizers, name)()
@@ -165,6 +170,7 @@ def test_names_and_defaults_of_keras(name):
     assert getattr(optimizers, name).from_config(config) == getattr(optimizers, name)()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "optimizer",
     {type(o): o for o in OPTIMIZERS[:26] + OPTIONS[5:]}.values(),
@@ -184,6 +190,7 @@ def test_low_precision_weights_keep_dtypes(optimizer):
     np.testing.assert_allclose(new["kernel"].astype("float32"), full["kernel"], atol=0.1)
 
 
+@pytest.mark.exhaustive
 def test_a_new_learning_rate_does_not_recompile_the_training():
     tx = optimizers.get("sgd").transformation()
     traces = []
@@ -200,6 +207,7 @@ def test_a_new_learning_rate_does_not_recompile_the_training():
     assert len(traces) == 1
 
 
+@pytest.mark.exhaustive
 def test_vmap_trains_members_of_different_rates_and_decays():
     weights, gradients = problem()
     rates, decays = jnp.array([0.1, 0.02, 0.0]), jnp.array([0.0, 0.1, 0.5])
@@ -232,6 +240,7 @@ DIFFERENTIABLE = (
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("optimizer", DIFFERENTIABLE, ids=lambda o: type(o).__name__)
 def test_hypergradients(optimizer):
     """Also where a weight has no gradient, whose root has no derivative."""
@@ -269,6 +278,7 @@ def test_weight_decay_is_a_leaf_only_if_set():
     assert optimizers.SGD(weight_decay=0.0).transformation().init({}).weight_decay == 0
 
 
+@pytest.mark.exhaustive
 def test_scalars_are_computed_once_for_all_weights():
     weights = {f"layer_{i}/kernel": jnp.ones((2, 2)) for i in range(10)}
     for optimizer, powers in ((optimizers.Adam(), 2), (optimizers.Nadam(), 3)):
@@ -313,6 +323,7 @@ def test_a_model_without_trainable_weights():
     assert int(state.count) == 1
 
 
+@pytest.mark.exhaustive
 def test_functions_of_the_step_and_optax_chains():
     tx = optax.chain(
         optax.add_decayed_weights(0.0),
@@ -341,6 +352,7 @@ def multi_init(optimizer_map):
     return optimizers.MultiOptimizer(optimizer_map).transformation().init(weights)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -463,6 +475,7 @@ IDLE = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", IDLE)
 def test_names_that_match_no_weight_are_told(name):
     model = fk.Sequential([fk.Input((4,)), fk.layers.Dense(1)])
@@ -476,6 +489,7 @@ def test_names_are_not_told_without_weight_decay():
     assert list(optimizer._idle_names(["dense/kernel"])) == []
 
 
+@pytest.mark.exhaustive
 def test_an_average_is_returned_in_the_order_of_the_weights():
     optimizer = optimizers.SGD(0.1, use_ema=True)
     model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(1)]).build(jax.random.key(0))
@@ -493,6 +507,7 @@ def test_optimizers_show_their_learning_rate():
     assert "Adam(0.001)" in repr(optimizers.LossScaleOptimizer(optimizers.Adam()))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("option", ["clipnorm", "global_clipnorm"])
 def test_gradients_whose_squares_overflow_are_clipped(option, dtype):

@@ -17,6 +17,7 @@ SCHEDULE_FORMS = (
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("rate", SCHEDULE_FORMS, ids=["schedule", "function"])
 def test_schedules_are_functions_and_parts_of_an_optimizer(rate):
     tx = optimizers.SGD(rate).transformation()
@@ -26,6 +27,7 @@ def test_schedules_are_functions_and_parts_of_an_optimizer(rate):
         np.testing.assert_allclose(delta, -jnp.reshape(rate(jnp.int32(step)), 1), rtol=1e-6)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
 def test_schedules_equal_keras(schedule):
     config = schedules.serialize(schedule)
@@ -52,6 +54,7 @@ LONG = (
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "arguments"), LONG)
 def test_schedules_take_more_steps_than_int32_holds(name, arguments):
     mine = jax.jit(getattr(schedules, name)(*arguments))
@@ -68,6 +71,7 @@ def test_a_warmup_takes_more_steps_than_int32_holds():
 BEYOND = 2**24  # float32 holds every integer up to here
 
 
+@pytest.mark.exhaustive
 def test_schedules_distinguish_steps_beyond_2_to_the_24():
     piecewise = schedules.PiecewiseConstantDecay([BEYOND, BEYOND + 2.5], [1.0, 0.5, 0.25])
     stairs = schedules.ExponentialDecay(1.0, BEYOND + 1, 0.5, staircase=True)
@@ -94,6 +98,7 @@ def test_schedules_distinguish_steps_beyond_2_to_the_24():
     assert 0 <= around[3] <= 1
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("step", [3, 3.0, np.int8(3), np.uint32(3), np.int64(3), jnp.float32(3)])
 def test_schedules_take_steps_of_every_dtype(step):
     for schedule in SCHEDULES[::3]:

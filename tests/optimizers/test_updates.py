@@ -54,6 +54,7 @@ def test_loss_scaling_changes_no_step_and_skips_overflows():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(run.model))
 
 
+@pytest.mark.exhaustive
 def test_each_pattern_has_its_optimizer():
     both = optimizers.MultiOptimizer({"body/*": "sgd", "*": optimizers.SGD(0.0)})
     run, _ = fit(both)
@@ -65,6 +66,7 @@ def test_each_pattern_has_its_optimizer():
     assert np.any(again.model.layers["body"].kernel != run.model.layers["body"].kernel)
 
 
+@pytest.mark.exhaustive
 def test_members_of_a_population_have_their_own_weight_decay():
     trainer = fk.Trainer(optimizers.AdamW(0.05, weight_decay=0.1), "mse")
     run = trainer.init(model(), KEY)
@@ -81,6 +83,7 @@ def test_members_of_a_population_have_their_own_weight_decay():
         chex.assert_trees_all_close(mine, alone.model, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("wrap", [lambda o: o, optimizers.LossScaleOptimizer])
 def test_a_pattern_of_frozen_weights_is_accepted(wrap):
     both = wrap(optimizers.MultiOptimizer({"body/*": "adam", "head/*": optimizers.SGD(0.1)}))

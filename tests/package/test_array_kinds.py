@@ -272,6 +272,7 @@ def chosen(name, arrays):
     return {kind: pair for kind, pair in arrays.items() if re.search(r"int(8|16|32|64)$", kind)}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ENTRIES)
 def test_common_array_kinds_give_equal_results(name, tmp_path):
     arrays = chosen(name, kinds(bits_of(name), tmp_path))
@@ -285,11 +286,13 @@ def test_all_array_kinds_give_equal_results(name, tmp_path):
     assert failures(name, chosen(name, kinds(bits_of(name), tmp_path))) == {}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["predict", "model", "loss"])
 def test_all_array_kinds_give_equal_results_without_training(name, tmp_path):
     assert failures(name, kinds(BITS, tmp_path)) == {}
 
 
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("name", ENTRIES)
 def test_rejected_arrays_are_explained(name):
     entry, unexplained = ENTRIES[name], {}
@@ -310,12 +313,14 @@ def series_calls():
         yield trainer.fit(run, x, y, sample_weight=w, validation_split=0.25, **OPTIONS)[0].model
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(pd is None, reason="pandas is not installed")
 def test_series_are_targets_and_weights():
     first, second = series_calls()
     assert equal(first, second)
 
 
+@pytest.mark.exhaustive
 def test_tensors_of_pytorch():
     torch = pytest.importorskip("torch")
     for name in ("float32", "float64", "float16", "bfloat16", "int64", "uint8", "bool"):
@@ -333,6 +338,7 @@ EXTREMES = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ENTRIES)
 def test_integers_beyond_32_bits_do_not_wrap(name):
     entry, unexplained = ENTRIES[name], {}
@@ -354,6 +360,7 @@ def test_integers_beyond_32_bits_do_not_wrap(name):
 FLOATS = {"nan": np.nan, "infinity": np.inf, "beyond float32": 1e300}
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("kind", FLOATS)
 @pytest.mark.parametrize("name", [n for n in ENTRIES if "ids" not in n])
 def test_numbers_that_are_not_finite(name, kind):
@@ -413,6 +420,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_functions_accept_big_endian_and_64_bit_arrays(name, tmp_path):
     entry, arrays = OTHERS[name], kinds(BITS, tmp_path)

@@ -180,6 +180,7 @@ def quick(functions):
     return functions, FILLED[[0, 1, 9, 10]], VALUES[[0, 1, 9, 10]]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("group", ["ops", "activations"])
 def test_finite_values_have_finite_gradients(group):
     check(*quick(GROUPS[group]()))
@@ -191,6 +192,7 @@ def test_finite_values_have_finite_gradients_everywhere(group):
     check(GROUPS[group](), FILLED, VALUES)
 
 
+@pytest.mark.exhaustive
 def test_gradients_equal_those_of_jax_inside_the_domain():
     x = jnp.array([[0.3, 0.7, 0.2], [0.9, 0.1, 0.5]])
     pairs = {
@@ -329,6 +331,7 @@ def test_no_layer_of_the_table_has_a_nan_gradient(part):
     assert {name: texts for name, texts in unexpected.items() if texts} == {}
 
 
+@pytest.mark.exhaustive
 def test_gradients_at_edges_are_exact():
     def slope(function, *values):
         values = [jnp.asarray(v, "float32") for v in values]

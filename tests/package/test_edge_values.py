@@ -78,11 +78,13 @@ def check(loss, y_true, y_pred):
     return value, gradient
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("loss", "y_true"), FROM_LOGITS, ids=short)
 def test_extreme_scores_have_finite_losses(loss, y_true):
     check(loss, y_true, SCORES)
 
 
+@pytest.mark.exhaustive
 def test_infinite_scores_of_two_classes():
     """-log(0) is infinite: the loss is the largest number of float32, not nan."""
     y_pred = np.array([[np.inf], [-np.inf], [1e9]], "float32")
@@ -94,6 +96,7 @@ def test_infinite_scores_of_two_classes():
     assert float(largest_loss[0]) == np.finfo("float32").max
 
 
+@pytest.mark.exhaustive
 def test_rows_of_masked_scores_are_rows_of_equal_scores():
     even = np.log(3.0)
     for loss, y_true in (FROM_LOGITS[0], FROM_LOGITS[3]):
@@ -105,6 +108,7 @@ def test_rows_of_masked_scores_are_rows_of_equal_scores():
     assert float(masked_truth[0]) > 1e38  # -log(0) is clipped to nearly the largest float32
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("loss", "y_true"), OF_PROBABILITIES, ids=short)
 def test_probabilities_of_zero_and_one(loss, y_true):
     for value in (0.0, 1.0):
@@ -113,6 +117,7 @@ def test_probabilities_of_zero_and_one(loss, y_true):
     check(loss, y_true, ONE_HOT)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("loss", OF_NUMBERS, ids=repr)
 def test_zero_vectors_and_large_numbers(loss):
     y_true = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]], "float32")
@@ -142,6 +147,7 @@ def short_facts(loss, labels):
     return program(y_true, y_pred)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize(
     ("loss", "y_true"),
@@ -164,6 +170,7 @@ def test_squares_of_16_bit_predictions_do_not_overflow():
     assert float(losses.mean_squared_error(jnp.zeros((1, 2)), y_pred)[0]) == 90000.0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("loss", "y_true"), [*FROM_LOGITS, *OF_PROBABILITIES], ids=short)
 def test_batches_without_counted_samples_have_zero_loss(loss, y_true):
     if getattr(loss, "axis", -1) is None:
@@ -213,6 +220,7 @@ METRICS = (
 )
 
 
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize(("metric", "y_true"), METRICS, ids=short)
 def test_metrics_of_no_data_and_of_constants_are_finite(metric, y_true):
     """No data, constants and absent classes give finite results, where Keras returns NaN for some."""
@@ -235,6 +243,7 @@ def test_metrics_of_no_data_and_of_constants_are_finite(metric, y_true):
     assert np.all(np.asarray(results(y_true, constant + np.nan)[2]) == 0)
 
 
+@pytest.mark.exhaustive
 def test_correlations_of_constant_values():
     still, moving = np.ones((1, 4), "float32"), np.arange(4.0, dtype="float32")[None]
     for function in (metrics.pearson_correlation, metrics.concordance_correlation):
@@ -245,6 +254,7 @@ def test_correlations_of_constant_values():
             assert np.isfinite(np.asarray(slope)).all()
 
 
+@pytest.mark.exhaustive
 def test_the_score_of_targets_that_do_not_vary_is_zero():
     metric, y = metrics.R2Score(None), np.array([[1.0, 0.0], [1.0, 2.0]], "float32")
     scores = jax.jit(lambda y: metric.result(metric.update(metric.init(y), y, y)))(y)
@@ -288,6 +298,7 @@ def extreme_activations(dtype):
     return jax.jit(lambda numbers: {n: both(n, x) for n, x in numbers.items()})(numbers)
 
 
+@pytest.mark.one_in(44)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations_of_extreme_numbers(name, dtype):
@@ -302,6 +313,7 @@ def test_the_exponential_of_a_large_number_is_infinite():
     assert float(fk.activations.exponential(np.float32(-1e9))) == 0.0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_softmax_over_rows_of_minus_infinity(dtype):
     large = SCORES if dtype == "float32" else np.where(np.abs(SCORES) == 1e9, 1e3, SCORES)
@@ -321,6 +333,7 @@ def test_softmax_over_rows_of_minus_infinity(dtype):
     np.testing.assert_allclose(logs[3], -np.log(3.0), rtol=1e-2)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "constraint",
     [
@@ -340,6 +353,7 @@ def test_constraints_at_zero(constraint):
     assert np.isfinite(slope).all()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ["L1", "L2", "L1L2", "OrthogonalRegularizer"])
 def test_regularizers_at_zero(name):
     run = jax.jit(jax.value_and_grad(getattr(fk.regularizers, name)()))

@@ -43,6 +43,7 @@ def _imports(tree):
             yield node.module.partition(".")[0], id(node) in top_level_ids
 
 
+@pytest.mark.exhaustive
 def test_every_imported_package_is_declared():
     core = {_name(r) for r in PROJECT["dependencies"]}
     optional = {
@@ -120,6 +121,7 @@ OPTIONAL = (
 )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("module", "package", "use"), OPTIONAL, ids=[row[0] for row in OPTIONAL])
 def test_a_missing_package_is_named_with_its_install_command(
     module, package, use, tmp_path, monkeypatch

@@ -12,6 +12,7 @@ RNG = np.random.default_rng(0)
 KEY = jax.random.key(0)
 
 
+@pytest.mark.exhaustive
 def test_a_mel_spectrogram_of_a_row_does_not_depend_on_other_rows():
     signals = RNG.normal(size=(2, 256)).astype("float32") * np.array([[1e-3], [1e2]], "float32")
     options = {"fft_length": 64, "sequence_stride": 32, "num_mel_bins": 4, "sampling_rate": 8000}
@@ -45,6 +46,7 @@ def test_argmax_of_zeros_of_both_signs_is_the_first():
         assert int(keras.ops.argmax(zeros)) == 1
 
 
+@pytest.mark.exhaustive
 def test_unit_normalization_in_float16_does_not_overflow():
     x = np.full((1, 4), 300, "float16")
     assert layers.UnitNormalization(dtype="float16")(x).tolist() == [[0.5] * 4]
@@ -52,6 +54,7 @@ def test_unit_normalization_in_float16_does_not_overflow():
         assert np.asarray(keras.layers.UnitNormalization(dtype="float16")(x)).tolist() == [[0] * 4]
 
 
+@pytest.mark.exhaustive
 def test_saturated_colors_stay_in_their_range():
     images = RNG.uniform(size=(1, 4, 4, 3)).astype("float32")
     layer = layers.RandomSaturation((0.8, 0.8))
@@ -82,6 +85,7 @@ def test_rand_augment_needs_an_operation():
         layers.RandAugment(num_ops=0)
 
 
+@pytest.mark.exhaustive
 def test_labels_out_of_range_of_mean_iou_are_an_error_outside_of_jit():
     metric, labels = fk.metrics.MeanIoU(3), (np.array([0, 5]), np.array([0, 1]))
     with pytest.raises(ValueError, match="expected targets from 0 to 2, received 5"):
@@ -212,6 +216,7 @@ def test_integers_are_numbers_of_f_scores():
         keras.metrics.FBetaScore(beta=1)
 
 
+@pytest.mark.exhaustive
 def test_a_softmax_over_one_class_is_reported_once():
     ops.softmax(np.ones((2, 1), "float32"))  # a warning would be an error here
     model = fk.Sequential([fk.Input((3,)), layers.Dense(1, activation="softmax")])

@@ -64,6 +64,7 @@ def _positions(cls):
     return [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("path", NAMESPACES)
 def test_arguments_have_the_positions_of_kerass(path):
     compared = 0
@@ -131,6 +132,7 @@ def _without_modules(value):
     return [_without_modules(v) for v in value] if isinstance(value, list | tuple) else value
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("path", KINDS)
 def test_every_kind_is_made_from_class_name_and_config(path):
     library, theirs, compared = getattr(fk, path), getattr(keras, path), 0
@@ -188,6 +190,7 @@ ARGUMENT_FORMS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "data", "expected"), ARGUMENT_FORMS)
 def test_arguments_of_layers_take_class_name_and_config(name, data, expected):
     made = layers.Dense(2, **{name: data}), layers.Dense.from_config({"units": 2, name: data})
@@ -199,6 +202,7 @@ def test_arguments_of_layers_take_class_name_and_config(name, data, expected):
     assert fk.optimizers.get(_config("sgd", learning_rate=schedule)) == expected
 
 
+@pytest.mark.exhaustive
 def test_compile_arguments_take_class_name_and_config():
     trainer = fk.Trainer(
         _config("Adam"), _config("Huber", delta=2.0), [_config("MeanSquaredError")]
@@ -230,6 +234,7 @@ def test_names_without_a_module_stay_safe():
         fk.initializers.get(_config("Dense", units=2))
 
 
+@pytest.mark.exhaustive
 def test_an_array_is_an_initializer_of_its_shape():
     array = np.arange(6.0, dtype="float32").reshape(2, 3)
     with keras_rules():
@@ -264,6 +269,7 @@ def test_input_layers_take_kerass_arguments():
             layers.InputLayer(**options)
 
 
+@pytest.mark.exhaustive
 def test_inputs_may_be_complex(tmp_path):
     with keras_rules():
         z = keras.Input((2,), dtype="complex64")
@@ -311,6 +317,7 @@ def test_lambda_takes_a_function_of_shapes():
     assert layers.deserialize(data, own).output_shape is halved
 
 
+@pytest.mark.exhaustive
 def test_jax_layer_finds_its_arguments_by_name():
     def init(rng, inputs):
         return {"scale": jnp.full(inputs.shape[-1:], 3.0)}

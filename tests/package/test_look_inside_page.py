@@ -46,6 +46,7 @@ def test_the_training_records_the_watched_values(page):
     assert same and np.mean(page.model(page.held_out).argmax(-1) == page.answers) > 0.85
 
 
+@pytest.mark.exhaustive
 def test_values_are_those_of_the_layers(page):
     conv = page.model.layers["conv"](page.held_out)
     np.testing.assert_allclose(page.values["conv_ib-0"], conv, rtol=1e-4, atol=1e-5)
@@ -74,11 +75,13 @@ def test_edits_move_the_answers(page):
     assert jnp.mean(page.steered_six.argmax(-1) == 3) > 0.8
 
 
+@pytest.mark.exhaustive
 def test_integrated_gradients_are_complete(page):
     np.testing.assert_allclose(page.sums, page.differences, rtol=0.01, atol=0.05)
     assert np.abs(page.differences).min() > 1
 
 
+@pytest.mark.exhaustive
 def test_the_saliency_is_the_slope_of_the_logit(page):
     direction = np.zeros((8, 8, 1), "float32")
     direction[4, 4] = 1e-2
@@ -94,6 +97,7 @@ def test_the_two_sides_of_the_convolution_are_the_model(page):
     assert page.heat.shape == (6, 8, 8) and page.heat.min() == 0 < page.heat.max()
 
 
+@pytest.mark.exhaustive
 def test_the_mean_of_sample_gradients_is_the_gradient_of_the_mean(page):
     def mean_loss(model):
         logits = model(page.held_out[:100])
@@ -106,6 +110,7 @@ def test_the_mean_of_sample_gradients_is_the_gradient_of_the_mean(page):
     assert page.norms.shape == (100,)
 
 
+@pytest.mark.exhaustive
 def test_influences_agree_with_trainings_without_the_sample(page):
     gradient = jax.grad(page.objective)(page.best, page.weights)
     assert np.abs(gradient).max() < 1e-3  # Newton's method has found the minimum

@@ -49,6 +49,7 @@ def requests(module, url, count):
         return rows, list(clients.map(lambda row: module.ask(url, row), rows.tolist()))
 
 
+@pytest.mark.exhaustive
 def test_concurrent_requests_share_batches_and_get_their_own_rows(server):
     sizes = []
 

@@ -50,12 +50,14 @@ def _generated(path):
     return (DOCS / "reference" / "api") in path.parents
 
 
+@pytest.mark.exhaustive
 def test_every_page_is_in_one_table_of_contents():
     listed = [entry for page in PAGES for entry in _entries(page) if not _generated(entry)]
     assert sorted({*listed, DOCS / "index.md"}) == PAGES
     assert len(listed) == len(set(listed))
 
 
+@pytest.mark.exhaustive
 def test_links_between_pages_lead_to_pages():
     generated = {f"{name}.md" for name, *_ in reference.NAMESPACES}
     generated |= {f"layers_{name.replace('.', '_')}.md" for name in reference.FAMILIES}
@@ -68,6 +70,7 @@ def test_links_between_pages_lead_to_pages():
             assert exists, f"{page.relative_to(ROOT)}: {target}"
 
 
+@pytest.mark.exhaustive
 def test_the_pages_of_the_reference_are_in_one_table_of_contents():
     (block,) = TOCTREE.findall((DOCS / "reference" / "index.md").read_text())
     listed = [line.removeprefix("api/") for line in block.splitlines() if line.startswith("api/")]
@@ -81,6 +84,7 @@ def test_the_pages_of_the_reference_are_in_one_table_of_contents():
     assert "layers_core" in listed and "applications_vgg16" in listed
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("page", notebooks.pages(), ids=lambda page: page.stem)
 def test_a_notebook_has_the_cells_of_its_page(page):
     path = notebooks.notebook_path(page)
@@ -89,6 +93,7 @@ def test_a_notebook_has_the_cells_of_its_page(page):
     assert text == notebooks.notebook(page), f"{path.name} differs from its page: {remedy}"
 
 
+@pytest.mark.exhaustive
 def test_each_notebook_belongs_to_one_page():
     stems = [page.stem for page in notebooks.pages()]
     assert len(stems) == len(set(stems))
@@ -153,12 +158,14 @@ def test_pages_show_only_an_address_that_exists(home):
         assert "{download}" in link and "http" not in link
 
 
+@pytest.mark.exhaustive
 def test_nothing_shows_an_address_without_an_owner():
     if not address.read_address().settled:
         for path in notebooks.NOTEBOOKS.iterdir():
             assert not re.search(r"github\.com/|github\.io", path.read_text()), path
 
 
+@pytest.mark.exhaustive
 def test_the_public_address_is_stated_once():
     home = address.read_address()
     pattern = re.compile(r"github\.com/(?:github/)?([\w-]+)/fkeras\b")
@@ -172,6 +179,7 @@ def test_the_public_address_is_stated_once():
             assert owners <= {home.owner}, f"{path}: the address is in docs/address.toml"
 
 
+@pytest.mark.exhaustive
 def test_each_public_namespace_has_a_page():
     spaces = [name for name in fk.__all__ if isinstance(getattr(fk, name), types.ModuleType)]
     assert not set(spaces) - {path for _, path, *_ in reference.NAMESPACES}
@@ -219,6 +227,7 @@ TEXTS = (
 )
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(("text", "part"), TEXTS)
 def test_docstrings_become_restructured_text(text, part):
     lines = docstrings.to_rst(text.splitlines())
@@ -235,6 +244,7 @@ def test_arguments_have_types():
     assert argument_types.shown(argument_types.Any) == ""
 
 
+@pytest.mark.exhaustive
 def test_layers_document_the_arguments_of_all_layers():
     for layer in (fk.layers.Dense, fk.layers.LSTM, fk.layers.Flatten, fk.layers.Add):
         lines = inspect.getdoc(layer).splitlines()
@@ -258,6 +268,7 @@ CONTENTS = (
 )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("text", "foreign"), CONTENTS)
 def test_content_of_other_hosts_is_found(text, foreign, tmp_path):
     (tmp_path / "page.html").write_text(text)

@@ -54,6 +54,7 @@ def test_each_recipe_has_at_most_three_lines():
         assert max(map(len, lines)) <= 100, cell.section
 
 
+@pytest.mark.exhaustive
 def test_heads_and_parts(page, compute, expected):
     hidden = compute(page.body, page.body_state)
     np.testing.assert_allclose(
@@ -92,6 +93,7 @@ def test_inputs(page, compute):
     )
 
 
+@pytest.mark.exhaustive
 def test_new_words_are_the_mean_and_old_words_keep_their_logits(page):
     ids = np.arange(12)[None]
     old, new = np.asarray(page.language(ids)), np.asarray(page.more(ids))
@@ -103,6 +105,7 @@ def test_new_words_are_the_mean_and_old_words_keep_their_logits(page):
     assert page.more(np.full((1, 12), 24)).shape == (1, 12, 25)
 
 
+@pytest.mark.exhaustive
 def test_layers_everywhere(page, compute, expected):
     norms = [
         m for _, m in fk.engine.sublayers(page.grouped) if type(m) is layers.GroupNormalization
@@ -124,6 +127,7 @@ def test_layers_everywhere(page, compute, expected):
     assert trained == ["head"] and page.frozen.trainable
 
 
+@pytest.mark.exhaustive
 def test_other_wiring(page, compute, expected):
     encoder, state = page.model.layers["encoder"], page.state["encoder"]
     x = encoder.layers["stem"](page.images[:8])
@@ -152,6 +156,7 @@ def test_shared_blocks_have_one_set_of_weights_and_state(page, compute):
     assert compute(page.shared, page.shared_state).shape == (8, 10)
 
 
+@pytest.mark.exhaustive
 def test_a_wider_network_is_the_same_function(page, compute, expected):
     assert page.wider.layers["hidden"].kernel.shape == (32, 48)
     assert len(np.unique(page.units)) == 32 and page.units.shape == (48,)

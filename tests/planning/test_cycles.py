@@ -110,6 +110,7 @@ def test_arrays_in_the_memory_of_the_core_take_none_of_the_device():
     assert sizes.get("g2", 0) == 0 and sizes.get("copy-start 0", 0) == 0
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("shape", "size"),
     [

@@ -71,6 +71,7 @@ CASES = (
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("case", "axes", "sharding"), CASES)
 def test_the_plan_of_a_mesh_is_that_of_xla(case, axes, sharding):
     model, batch = case()
@@ -135,6 +136,7 @@ def test_a_mesh_may_be_described_by_its_sizes():
         fk.plan(model, batch, trainer, mesh={"data": 1, "model": 3})
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("mesh", "error", "message"),
     [

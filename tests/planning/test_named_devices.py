@@ -36,6 +36,7 @@ def small(name):
     return model, (spec(16, 128), spec(16, 128)), fk.Trainer("sgd", "mse")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("name", "size", "text", "count"),
     [
@@ -81,6 +82,7 @@ def test_bad_names(name, size, error, message):
         slice_of(name, size)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "gib", "clock"),
     [("v5e", 16, 1.5e9), ("v6e", 32, 0), ("v5p", 95, 1.75e9), ("v4", 32, 1.05e9), ("tpu7x", 96, 0)],
@@ -102,6 +104,7 @@ def test_a_missing_compiler_is_named(monkeypatch):
         plan.fit_into(device="v6e")
 
 
+@pytest.mark.exhaustive
 def test_names_are_checked_before_the_compiler():
     with pytest.raises(ValueError, match="Known names"):
         fk.plan(*small("names"), device="v9")
@@ -131,6 +134,7 @@ def as_v5e(monkeypatch):
     planning._plan.cache_clear()
 
 
+@pytest.mark.exhaustive
 def test_cycles_by_call(as_v5e):
     plan = fk.plan(*small("Model"))
     # of the stored program: the update ends with 400 cycles; "attention" is no call of this model
@@ -149,6 +153,7 @@ def test_cycles_by_call(as_v5e):
     assert max(map(len, text.splitlines()[1:-8])) <= 100
 
 
+@pytest.mark.exhaustive
 def test_the_estimate_shows_time_by_call(as_v5e):
     estimate = fk.plan(*small("Model")).estimate
     assert sum(call.share for call in estimate.calls) == pytest.approx(1)
@@ -167,6 +172,7 @@ def test_the_estimate_shows_time_by_call(as_v5e):
     assert "<svg" in html and "610" in html
 
 
+@pytest.mark.exhaustive
 def test_a_chip_without_a_documented_clock_shows_cycles_alone(as_v5e):
     as_v5e.setattr(planning, "device_of", lambda mesh: "v6e")
     plan = fk.plan(*small("Model"))
@@ -179,6 +185,7 @@ def test_plans_without_cycles_have_no_estimate():
         fk.plan(*small("without")).estimate  # noqa: B018
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "message",
     [
@@ -206,6 +213,7 @@ def test_a_step_that_the_compiler_rejects(as_v5e, message):
         plan.estimate  # noqa: B018
 
 
+@pytest.mark.exhaustive
 def test_larger_meshes_are_those_that_google_rents(as_v5e):
     meshes = list(fk.plan(*small("Model"))._larger_meshes())
     assert [count for count, _ in meshes] == [4, 8, 16, 32, 64, 128, 256]
@@ -215,6 +223,7 @@ def test_larger_meshes_are_those_that_google_rents(as_v5e):
     assert [count for count, _ in meshes] == [2, 4, 8, 16, 32, 64]
 
 
+@pytest.mark.exhaustive
 def test_depth_depends_on_the_devices_of_the_mesh(monkeypatch):
     blocks = [layers.Dense(8) for _ in range(40)]
     model = fk.Sequential([fk.Input((8,)), *blocks])
@@ -233,6 +242,7 @@ def test_depth_depends_on_the_devices_of_the_mesh(monkeypatch):
     assert with_depth(model, "auto", mesh=Mesh()).graph.depth == "scan"  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.exhaustive
 @needs_libtpu
 def test_the_compiler_of_tpus():
     model, batch, trainer = small("real")
@@ -254,6 +264,7 @@ def test_the_compiler_of_tpus():
     assert [each.size for each in slices("v5e")][-1] == 256
 
 
+@pytest.mark.exhaustive
 @needs_libtpu
 def test_runs_on_described_devices_have_shapes():
     model, batch, _ = small("shapes")

@@ -52,6 +52,7 @@ def shapes_of(model, trainer):
     return jax.eval_shape(lambda key: trainer.init(model, key), key)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", [dense, images, attention, recurrent])
 @pytest.mark.parametrize("donate", [False, True])
 def test_memory_and_flops_are_those_of_xla(case, donate):
@@ -69,6 +70,7 @@ def test_memory_and_flops_are_those_of_xla(case, donate):
         assert plan.flops == pytest.approx(lowered.cost_analysis()["flops"], rel=0.05)
 
 
+@pytest.mark.exhaustive
 def test_a_built_model_an_unbuilt_model_and_a_run_have_the_same_plan():
     model, batch, trainer = dense()
     run = trainer.init(model, jax.random.key(0))
@@ -97,6 +99,7 @@ def test_bytes_of_each_call():
     assert calls["conv2d"].flops == pytest.approx(2 * products, rel=0.02)
 
 
+@pytest.mark.exhaustive
 def test_calls_of_nested_models_have_paths():
     x = fk.Input((8,))
     block = fk.Sequential([fk.Input((8,)), layers.Dense(8), layers.Dense(8)], name="block")
@@ -136,6 +139,7 @@ def test_calls_in_a_loop_have_equal_shares():
     assert "One loop: 4 blocks of 4 calls, multi_head_attention … dense_3" in str(scanned)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("options", [{}, {"remat": "full"}])
 def test_memory_of_a_loop_over_blocks_is_that_of_xla(options):
     model, batch, trainer = repeated("scan", **options)
@@ -158,6 +162,7 @@ def test_frozen_weights_have_no_gradients():
     assert frozen.flops < plan.flops / 2
 
 
+@pytest.mark.exhaustive
 def test_rematerialization_trades_memory_for_operations():
     x = h = fk.Input((64,))
     for _ in range(9):
@@ -169,6 +174,7 @@ def test_rematerialization_trades_memory_for_operations():
     assert 1.1 * plain.flops < full.flops < 1.5 * plain.flops
 
 
+@pytest.mark.exhaustive
 def test_an_objective_and_losses_of_layers():
     def objective(model, state, batch, key, training):
         out = model.apply(batch["x"], state=state, training=training, key=key)
@@ -180,6 +186,7 @@ def test_an_objective_and_losses_of_layers():
     assert plan.flops > 3 * 2 * 16 * 64 * 64
 
 
+@pytest.mark.exhaustive
 def test_a_model_that_fits_into_no_memory_is_planned():
     x = h = fk.Input((65536,))
     for _ in range(4):
@@ -189,6 +196,7 @@ def test_a_model_that_fits_into_no_memory_is_planned():
     assert plan.peak > 3 * plan.weights
 
 
+@pytest.mark.exhaustive
 def test_the_table_has_a_row_for_each_call_and_at_most_100_columns():
     model, batch, trainer = attention()
     plan = fk.plan(model, batch, trainer)
@@ -230,6 +238,7 @@ def test_a_plan_fits_into_a_budget():
     assert tight.best.plan.peak <= 0.6 * plan.peak and tight.best.rows >= 64
 
 
+@pytest.mark.exhaustive
 def test_a_fixed_batch_size_is_kept():
     x = fk.Input((8,), batch_size=4)
     plan = fk.plan(
@@ -240,6 +249,7 @@ def test_a_fixed_batch_size_is_kept():
     assert {candidate.devices for candidate in plan.fit_into(10).candidates} == {1, 2, 4}
 
 
+@pytest.mark.exhaustive
 def test_more_devices_are_advised_if_nothing_fits_into_one():
     x = h = fk.Input((8,))
     for _ in range(2):
@@ -251,6 +261,7 @@ def test_more_devices_are_advised_if_nothing_fits_into_one():
     assert f"on {advice.best.devices} devices" in str(advice)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("limit", [1, 99, 100, 101, 1000, 12345, 10**9])
 @pytest.mark.parametrize("peak", [lambda rows: 10 * rows, lambda rows: 90 + rows + rows // 3])
 def test_largest_rows(limit, peak):
@@ -260,6 +271,7 @@ def test_largest_rows(limit, peak):
     assert largest_rows(peak, 50, limit, False) == (50 if peak(50) <= limit else 0)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("budget", "expected"),
     [
@@ -291,6 +303,7 @@ def test_bad_budgets(budget, error, message):
         budget_bytes(budget)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

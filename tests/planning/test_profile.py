@@ -25,6 +25,7 @@ def trained(model=None, **options):
 BATCH = (np.ones((512, 64), "float32"), np.ones((512, 8), "float32"))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("intervals", "parts"),
     [
@@ -42,6 +43,7 @@ def test_innermost(intervals, parts):
     assert innermost([Interval(*each) for each in intervals]) == parts
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("lines", "seconds"),
     [
@@ -59,6 +61,7 @@ def test_divide(lines, seconds):
     assert divide(lines, 0, 10e9, {"reads": ("dot",)}) == pytest.approx(seconds)
 
 
+@pytest.mark.exhaustive
 def test_operations_of_a_compiled_step_have_names():
     trainer, run = trained()
     text = jax.jit(trainer.step).lower(run, BATCH).compile().as_text()
@@ -69,6 +72,7 @@ def test_operations_of_a_compiled_step_have_names():
     assert waits and all(operand in names for operands in waits.values() for operand in operands)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("scope", "name"),
     [
@@ -97,6 +101,7 @@ def undisturbed(condition, *args, steps):
     return any(condition(fk.profile(*args, steps=steps)) for _ in range(10))
 
 
+@pytest.mark.exhaustive
 def test_the_times_of_the_calls_sum_to_the_step():
     trainer, run = trained()
     profile = fk.profile(trainer, run, BATCH, steps=3)
@@ -114,6 +119,7 @@ def test_the_times_of_the_calls_sum_to_the_step():
     assert profile.calls[0].plan == profile.plan.calls[0]
 
 
+@pytest.mark.exhaustive
 def test_the_table_of_a_profile():
     trainer, run = trained()
     profile = fk.profile(trainer, run, BATCH, steps=1)
@@ -146,6 +152,7 @@ def test_blocks_in_a_loop_share_the_time():
     assert times["dense_1"] > 0
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -178,6 +185,7 @@ def test_shapes_and_donated_runs_are_rejected():
         fk.profile(trainer, run, BATCH)
 
 
+@pytest.mark.exhaustive
 def test_plans_and_profiles_are_immutable():
     trainer, run = trained()
     profile = fk.profile(trainer, run, BATCH, steps=1)

@@ -36,6 +36,7 @@ def several(tensors):
     tensors["extra.weight"] = np.ones(3, "float32")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -100,6 +101,7 @@ def test_a_tied_head_may_be_a_copy(tmp_path):
     assert untied.model.layers["embedding"].reverse_embeddings.shape == (24, 67)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "change", [lambda name: name.removeprefix("model."), lambda name: f"language_model.{name}"]
 )
@@ -123,6 +125,7 @@ def test_biases_are_those_of_the_file(tmp_path):
     assert loaded.config.write()["attention_bias"] is False
 
 
+@pytest.mark.exhaustive
 def test_shards_are_read_and_written_back(tmp_path):
     folder = folders.copy("mistral", tmp_path)
     checks.split(folder)
@@ -137,6 +140,7 @@ def test_shards_are_read_and_written_back(tmp_path):
     assert fk.pretrained.load(index).model == loaded.model
 
 
+@pytest.mark.exhaustive
 def test_float32_weights_in_a_file_of_halves_keep_their_bits(tmp_path):
     def halves(tensors):
         for name, array in tensors.items():
@@ -224,6 +228,7 @@ for dtype in ("bfloat16", "float32"):
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_memory_of_the_host_is_that_of_the_weights_and_one_tensor(tmp_path):
     config = fk.pretrained.LlamaConfig(20_000, 512, 2048, 2, 8, num_key_value_heads=2)

@@ -53,6 +53,7 @@ def is_refused(model_type, options, message):
     return any(part in message for part in (*general, *expected))
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("model_type", ENTRIES)
 def test_keys_that_transformers_ignores_change_nothing(model_type):
     entry = ENTRIES[model_type]
@@ -91,6 +92,7 @@ def rows():
         )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("model_type", "where", "options", "numbers", "shapes"), [*rows()])
 def test_options_compute_the_numbers_of_transformers(
     model_type, where, options, numbers, shapes, tmp_path
@@ -107,6 +109,7 @@ def test_options_compute_the_numbers_of_transformers(
         np.testing.assert_allclose(ours[name], array, atol=1e-4, rtol=1e-4, err_msg=name)
 
 
+@pytest.mark.exhaustive
 def test_rows_of_the_table_of_refusals_are_refused():
     refused = set()
     for model_type, where, options, _, shapes in parts():

@@ -57,6 +57,7 @@ def trained(model, depth):
     return trainer.fit(trainer.init(model, KEY), IDS, IDS, batch_size=2, epochs=1, verbose=0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "adapted"), ROWS)
 def test_a_training_with_a_loop_has_the_same_numbers_names_and_files(name, adapted, tmp_path):
     config, *repeats = CASES[name]

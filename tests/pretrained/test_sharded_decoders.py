@@ -88,6 +88,7 @@ def same_step_and_tokens(model, sizes, **options):
     return sharded
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "sizes"), PAIRS)
 def test_eight_devices_compute_the_numbers_of_one(name, sizes):
     model = build(CONFIGS[name]).build(KEY)
@@ -125,6 +126,7 @@ def test_adapters_follow_the_roles_of_their_layers(adapter):
         assert specs["block_0/key/adapters/layer/b"] == P()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("mode", "sizes"),
     [

@@ -29,6 +29,7 @@ def test_changed_weights_are_written_beside_the_bytes_of_the_others(tmp_path):
     assert 0 < sum(a != b for a, b in zip(old, new, strict=True)) <= 48
 
 
+@pytest.mark.exhaustive
 def test_weights_keep_their_own_dtype(tmp_path):
     """A small change of float32 weights, as in a fine-tuning, survives a folder of bfloat16."""
     folder = folders.copy("llama_tied", tmp_path / "halves")
@@ -72,6 +73,7 @@ def test_weights_of_several_dtypes_are_written_without_loss(tmp_path):
     assert np.array_equal(again["key"].kernel, np.float32(key["block_0/key/kernel"]))
 
 
+@pytest.mark.exhaustive
 def test_a_model_of_ones_own_is_written(tmp_path):
     model = fk.pretrained.build(llama.TINY).build(jax.random.key(0))
     fk.pretrained.save(tmp_path / "new/folder", model, None, llama.TINY)
@@ -86,6 +88,7 @@ def test_a_model_of_ones_own_is_written(tmp_path):
         assert file.get_slice("model.layers.0.self_attn.q_proj.weight").get_shape() == [40, 24]
 
 
+@pytest.mark.exhaustive
 def test_another_number_of_blocks_keeps_the_files_of_the_others(tmp_path):
     loaded = fk.pretrained.load(checks.DATA / "mistral")
     config = dataclasses.replace(loaded.config, num_hidden_layers=2)
@@ -109,6 +112,7 @@ def test_a_layout_chooses_the_files(tmp_path):
     assert again.config.layout == config.layout
 
 
+@pytest.mark.exhaustive
 def test_wrong_arguments_are_reported(tmp_path):
     loaded = fk.pretrained.load(checks.DATA / "mistral")
     call = r"fk.pretrained.save\(folder, loaded.model, loaded.state, loaded.config\)"

@@ -23,6 +23,7 @@ def source(tmp_path):
     return tmp_path / "m.keras"
 
 
+@pytest.mark.exhaustive
 def test_every_format(source):
     model, state = fk.load_model(source)
     x = np.ones((2, 4), "float32")
@@ -50,6 +51,7 @@ def test_in_a_process(source):
     assert session(target).get_inputs()[0].shape == ["batch", 4]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -26,6 +26,7 @@ def _keras_model(own=None):
 X = np.linspace(-1, 1, 12, dtype="float32").reshape(3, 4)
 
 
+@pytest.mark.exhaustive
 def test_a_model_of_keras_there_and_back():
     with keras_rules():
         theirs = _keras_model()
@@ -41,6 +42,7 @@ def test_a_model_of_keras_there_and_back():
         np.testing.assert_allclose(model(X, state=state), expected, rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_sequential_models():
     with keras_rules():
         theirs = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])

@@ -91,6 +91,7 @@ NAMES = ["training", "nested", "optimizer_nadam", "shared"]
 FIFTHS = 5  # a test of each fifth of the damages: parts of CI and workers share them evenly
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
 def test_errors_name_the_key(folder, name):
     every = {"training": 149, "nested": 601}.get(name, 131)

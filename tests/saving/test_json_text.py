@@ -19,6 +19,7 @@ FILES = {
 }
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", FILES)
 def test_json_of_keras_1_and_2_is_the_model_of_its_file(name):
     root = FILES[name]["attributes"][""]
@@ -54,6 +55,7 @@ def keras_model(request):
         yield model
 
 
+@pytest.mark.exhaustive
 def test_json_of_keras_3_and_its_weights(tmp_path, keras_model):
     text, x = keras_model.to_json(), np.ones((2, 4), "float32")
     with keras_rules():
@@ -105,6 +107,7 @@ def test_other_texts_are_refused(text, error, message):
         fk.model_from_json(text)
 
 
+@pytest.mark.exhaustive
 def test_a_json_file_is_no_file_of_a_model(tmp_path):
     (tmp_path / "m.json").write_text(fk.Sequential([layers.ReLU()]).to_json())
     with pytest.raises(fk.FileError, match="fk.model_from_json"):

@@ -4,6 +4,7 @@ import contextlib
 
 import jax
 import numpy as np
+import pytest
 
 import fkeras as fk
 from fkeras.engine.call.building import build_shapes
@@ -24,6 +25,7 @@ def compiled():
     listening.clear()
 
 
+@pytest.mark.exhaustive
 def test_opening_compiles_nothing_and_the_first_prediction_one_program(tmp_path, key):
     x = fk.Input((9, 9, 3))
     h = fk.layers.Conv2D(5, 3, use_bias=False)(x)

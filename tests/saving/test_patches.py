@@ -41,6 +41,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", PAIRS)
 def test_a_patch_survives_its_file(case, tmp_path):
     a, b = PAIRS[case]

@@ -60,6 +60,7 @@ class Peak:
 FILES = ["m.keras", "w.weights.h5", "w.safetensors", "w.npz"]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", FILES)
 def test_files_are_read_into_shards_and_no_device_holds_more_than_its_share(
     name, tmp_path, monkeypatch
@@ -113,6 +114,7 @@ def test_loaded_shards_are_those_of_a_trainer(tmp_path):
     assert len(whole.layers["up"].kernel.devices()) == 8
 
 
+@pytest.mark.exhaustive
 def test_legacy_files_are_read_into_shards(tmp_path):
     path, rules = tmp_path / "old.h5", {"hidden": "model"}
     with keras_rules(), warnings.catch_warnings():
@@ -126,6 +128,7 @@ def test_legacy_files_are_read_into_shards(tmp_path):
     assert {len(array.devices()) for array in jax.tree.leaves((model, state))} == {8}
 
 
+@pytest.mark.exhaustive
 def test_checkpoints_are_read_into_shards(tmp_path):
     trainer = fk.Trainer("adam", "mse", mesh=mesh(), sharding=RULES)
     run = trainer.init(MODEL, KEY)
@@ -142,6 +145,7 @@ def test_checkpoints_are_read_into_shards(tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

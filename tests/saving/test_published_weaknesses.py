@@ -120,6 +120,7 @@ def test_the_bytecode_of_these_tests_would_work(tmp_path):
     assert (tmp_path / "t").exists()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("form", range(4))
 @pytest.mark.parametrize("kind", ["lambda", "lambda_type"])
 def test_cve_2024_3660_marshalled_functions(tmp_path, trace, form, kind):
@@ -131,6 +132,7 @@ def test_cve_2024_3660_marshalled_functions(tmp_path, trace, form, kind):
     assert_rejected(path, "bytecode", "custom_objects", layer="bad")
 
 
+@pytest.mark.exhaustive
 def test_a_lambda_opens_with_the_users_function(tmp_path, trace):
     layer = entry("Lambda", {"name": "bad", "function": marshalled(trace)[0], "arguments": {}})
     path = archive(tmp_path / "m.keras", sequential(layer, entry("Dense", DENSE)))
@@ -159,6 +161,7 @@ NAMED = [
 ]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("name", "config", "module"), NAMED)
 @pytest.mark.parametrize("place", ["layer", "initializer", "function", "activation"])
 def test_cve_2025_1550_modules_and_functions_by_name(
@@ -203,6 +206,7 @@ GADGETS = [
 ]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("name", "module", "arguments"), GADGETS)
 def test_cve_2025_8747_gadgets_of_the_library(tmp_path, trace, name, module, arguments):
     arguments = json.loads(json.dumps(arguments).replace("TRACE", str(trace)))
@@ -213,6 +217,7 @@ def test_cve_2025_8747_gadgets_of_the_library(tmp_path, trace, name, module, arg
     assert_rejected(archive(tmp_path / "c.keras", entry(name, arguments, module)), name)
 
 
+@pytest.mark.exhaustive
 def test_cve_2025_9905_marshalled_functions_in_legacy_files(tmp_path, trace):
     for number, function in enumerate(marshalled(trace)):
         config = {"name": "bad", "function": function, "function_type": "lambda", "arguments": {}}
@@ -242,6 +247,7 @@ def test_cve_2025_9906_a_file_that_disables_safe_mode(tmp_path, trace, name, mod
     assert_rejected(path, "bytecode", layer="bad")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["StringLookup", "IntegerLookup", "TextVectorization"])
 @pytest.mark.parametrize("place", ["SECRET", "file://SECRET", "http://127.0.0.1:9/words"])
 def test_cve_2025_12058_a_vocabulary_that_is_a_path(tmp_path, kind, place):
@@ -254,6 +260,7 @@ def test_cve_2025_12058_a_vocabulary_that_is_a_path(tmp_path, kind, place):
     assert os.stat(secret).st_atime_ns == before
 
 
+@pytest.mark.exhaustive
 def test_cve_2025_12060_and_12638_nothing_is_unpacked(tmp_path, trace, monkeypatch):
     inner = io.BytesIO()
     with tarfile.open(fileobj=inner, mode="w") as tar:
@@ -290,6 +297,7 @@ def test_cve_2026_0897_a_shape_without_stored_numbers(tmp_path):
     assert_rejected(path, "exhaust memory", member="model.weights.h5:/layers/dense/vars/0")
 
 
+@pytest.mark.exhaustive
 def test_cve_2026_1462_a_layer_that_loads_another_model(tmp_path, trace):
     for kind in ("TFSMLayer", "TorchModuleWrapper"):
         pickled = base64.b64encode(b"cos\nsystem\n(S'touch " + str(trace).encode() + b"'\ntR.")
@@ -321,6 +329,7 @@ def test_cve_2026_1669_numbers_in_another_file(tmp_path):
     assert (os.stat(secret).st_atime_ns, os.stat(other_file).st_atime_ns) == before
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["../../trace", "/TRACE", "a/../../../trace", "..\\trace"])
 def test_cve_2026_12479_names_of_layers_that_are_paths(tmp_path, trace, monkeypatch, name):
     (tmp_path / "work").mkdir()
@@ -354,6 +363,7 @@ def test_archives_with_excessive_expansion_are_rejected(tmp_path):
     assert_rejected(tmp_path / "m.keras", "expands from", "fk.Limits")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["object", "O", "V1000000000", "S1000000000", "datetime64", "a8"])
 def test_constants_of_other_dtypes_are_rejected(tmp_path, dtype):
     value = {"class_name": "__numpy__", "config": {"value": [1], "dtype": dtype}}
@@ -361,6 +371,7 @@ def test_constants_of_other_dtypes_are_rejected(tmp_path, dtype):
     assert_rejected(archive(tmp_path / "m.keras", sequential(layer)), layer="bad")
 
 
+@pytest.mark.exhaustive
 def test_deeply_nested_objects_are_rejected(tmp_path):
     config = entry("Dense", DENSE)
     for _ in range(3000):

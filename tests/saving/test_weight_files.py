@@ -39,6 +39,7 @@ def shifted(model):
 MODEL, STATE = shifted(network())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_saved_weights_are_loaded(tmp_path, suffix):
     path = tmp_path / "deep" / f"w{suffix}"
@@ -53,6 +54,7 @@ def test_saved_weights_are_loaded(tmp_path, suffix):
     np.testing.assert_array_equal(model.layers["body"].kernel, MODEL.layers["body"].kernel)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_bfloat16_stays_and_other_dtypes_follow_the_model(tmp_path, suffix):
     def dense(dtype):
@@ -70,6 +72,7 @@ def test_bfloat16_stays_and_other_dtypes_follow_the_model(tmp_path, suffix):
     np.testing.assert_array_equal(narrow, kernel)
 
 
+@pytest.mark.exhaustive
 def test_saved_carries_of_stateful_layers(tmp_path):
     cell = layers.GRU(2, stateful=True, name="gru")
     model = fk.Sequential([fk.Input((3, 2), batch_size=1), cell]).build(KEY)
@@ -101,6 +104,7 @@ def test_other_programs_read_and_write_safetensors(tmp_path):
     np.testing.assert_array_equal(state["norm"]["moving_mean"], theirs["norm/moving_mean"])
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", ["bfloat16", "float8_e4m3fn", "float8_e5m2", ">f4"])
 def test_small_floats_and_any_layout_in_safetensors(tmp_path, kind):
     path = tmp_path / "w.safetensors"
@@ -117,6 +121,7 @@ def test_small_floats_and_any_layout_in_safetensors(tmp_path, kind):
     assert path.read_bytes() == data
 
 
+@pytest.mark.exhaustive
 def test_weights_load_from_model_files_and_checkpoints(tmp_path):
     fk.save_model(tmp_path / "m.keras", MODEL, STATE)
     run = fk.Trainer("adam", "mse").init(MODEL, KEY, state=STATE)
@@ -159,6 +164,7 @@ def compute(theirs, x):
         return np.asarray(theirs(x))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["k.weights.h5", "k.weights.json"])
 def test_weights_of_keras_give_equal_outputs(tmp_path, pair, name):
     ours, theirs = pair
@@ -171,6 +177,7 @@ def test_weights_of_keras_give_equal_outputs(tmp_path, pair, name):
     np.testing.assert_allclose(model(x, state=state), compute(theirs, x), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_saved_weights_give_equal_outputs_in_keras(tmp_path, pair):
     ours, theirs = pair
     model, state = shifted(ours)
@@ -181,6 +188,7 @@ def test_saved_weights_give_equal_outputs_in_keras(tmp_path, pair):
     np.testing.assert_allclose(compute(theirs, x), model(x, state=state), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_legacy_weights(tmp_path):
     with keras_rules():
         members = [keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(2)]
@@ -233,6 +241,7 @@ def test_legacy_weights_of_another_structure(tmp_path):
         fk.load_weights(tmp_path / "m.h5", other, skip="head")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("suffix", [*SUFFIXES, ".keras"])
 def test_one_error_lists_every_difference(tmp_path, suffix):
     path = tmp_path / f"w{suffix}"
@@ -303,6 +312,7 @@ def _with_kind(name):
     return f"{'state' if 'moving' in name else 'weights'}/{name}"
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
 @pytest.mark.parametrize("named", [str, _with_kind])
 def test_names_may_begin_with_the_kind_of_the_array(suffix, named, tmp_path):

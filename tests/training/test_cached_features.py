@@ -102,6 +102,7 @@ def assert_equal(one, other):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", quick_cases(CASES, "simple", "several", "strings"))
 def test_a_training_on_features_equals_that_of_the_model(case):
     whole, cached = (trained(*CASES[case], cache=cache) for cache in (False, True))
@@ -109,6 +110,7 @@ def test_a_training_on_features_equals_that_of_the_model(case):
     assert jax.tree.structure(cached.run) == jax.tree.structure(whole.run)
 
 
+@pytest.mark.exhaustive
 def test_rows_of_weight_0_may_hold_nan():
     x, weights = X.copy(), np.ones(22, "float32")
     x[3], weights[3] = np.nan, 0
@@ -117,6 +119,7 @@ def test_rows_of_weight_0_may_hold_nan():
     assert_equal(*results)
 
 
+@pytest.mark.exhaustive
 def test_other_methods_compute_the_whole_model():
     trainer = fk.Trainer("adam", LOSS, cache_frozen=True)
     fitted = trained(simple, X, Y, LOSS, {"epochs": 1}, {}, True)
@@ -131,6 +134,7 @@ def test_other_methods_compute_the_whole_model():
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.exhaustive
 def test_a_step_computes_the_rest_alone():
     # the frozen layer is traced for the features and for the checks of the data, not in the steps
     calls = []
@@ -158,6 +162,7 @@ def mixed():
     return fk.Model(x, head()(body(x)))
 
 
+@pytest.mark.exhaustive
 def test_a_folder_serves_later_trainings(tmp_path, monkeypatch):
     folder = tmp_path / "features"
     options = {"validation_split": 0.3}
@@ -214,6 +219,7 @@ def test_damaged_features_are_an_error(tmp_path):
             trained(mixed, X, Y, LOSS, {"epochs": 1}, {}, tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_features_without_a_manifest_are_computed_again(tmp_path):
     folder = _features_of(tmp_path)
     manifest = folder / "features.json"
@@ -242,6 +248,7 @@ def test_a_full_disk_is_an_error_that_leaves_no_files(tmp_path, monkeypatch):
     assert error.value.run is run and os.listdir(tmp_path) == []
 
 
+@pytest.mark.exhaustive
 def test_folders_that_killed_processes_left_are_removed(tmp_path):
     for name in ("killed.1.partial", "writes.2.partial"):
         (tmp_path / name).mkdir()
@@ -256,6 +263,7 @@ def test_folders_that_killed_processes_left_are_removed(tmp_path):
 # -- interruptions --------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_a_killed_training_resumes_on_the_restored_weights(tmp_path):
     def stop(step, run, logs):
         if step == 4:
@@ -272,6 +280,7 @@ def test_a_killed_training_resumes_on_the_restored_weights(tmp_path):
     assert_equal(resumed, trained(simple, X, Y, LOSS, {}, {}, False))
 
 
+@pytest.mark.exhaustive
 def test_a_nonfinite_step_carries_the_rows_of_the_data():
     errors, y = [], np.zeros((22, 3), "float32")
     y[-1] = 3e38  # its square overflows
@@ -293,6 +302,7 @@ def doubled(run):
     return run.replace(model=jax.tree.map(lambda a: 2 * a, run.model))
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("hook", "change", "named"),
     [
@@ -320,6 +330,7 @@ def test_a_callback_must_not_change_the_frozen_part(hook, change, named):
     assert isinstance(fk.training.run_of(caught.value), fk.TrainState)
 
 
+@pytest.mark.exhaustive
 def test_a_callback_may_change_the_model_before_the_first_step():
     hook = fk.callbacks.LambdaCallback(on_train_begin=doubled)
     results = [
@@ -353,6 +364,7 @@ def test_frozen_layers_behind_the_cache_are_a_warning():
     assert caught[0].filename == __file__
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "data", [[(X, Y)], iter([(X, Y)]), lambda step: (X, Y)], ids=["list", "iterator", "function"]
 )
@@ -366,6 +378,7 @@ def test_sources_without_an_index_are_refused(data):
     assert trainer.evaluate(run, [(X, Y)], verbose=0)["loss"] > 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("value", [None, 1, "", b"folder", ["folder"]])
 def test_values_other_than_a_folder_are_refused(value):
     with pytest.raises(TypeError, match="cache_frozen: expected True, False or a folder"):

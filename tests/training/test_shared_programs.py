@@ -88,6 +88,7 @@ X = np.random.default_rng(0).normal(size=(20, 3)).astype("float32")
 MODEL = fk.Sequential([fk.Input((3,)), layers.Dense(2), layers.Dense(1)]).build(jax.random.key(0))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "optimizer",
     [
@@ -114,6 +115,7 @@ def test_a_sweep_over_learning_rates_compiles_once(optimizer):
         assert not np.allclose(a.model.layers["dense"].bias, b.model.layers["dense"].bias)
 
 
+@pytest.mark.exhaustive
 def test_a_rule_of_a_user_may_read_the_learning_rate():
     class Signs(optimizers.Optimizer):
         def step(self, gradient, weight, slots, rate, count):

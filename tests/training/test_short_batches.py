@@ -196,6 +196,7 @@ def assert_same_run(run, expected, logs=None):
     chex.assert_trees_all_close(one, two, rtol=2e-4, atol=2e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "model", quick_cases(MODELS, "dense", "convolution", "batch normalization", "a layer's loss")
 )
@@ -214,6 +215,7 @@ def test_fit_equals_steps_over_exact_batches(model):
     np.testing.assert_allclose(logs["loss"], by_evaluations(trainer, run, batches), rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("loss", quick_cases(LOSSES, "crossentropy", "dice", "weighted mean"))
 def test_losses_are_those_of_exact_batches(loss):
     trainer, run = problem("dense", loss)
@@ -240,6 +242,7 @@ def test_the_program_decides_which_batches_are_filled_up():
     assert fills_up(*problem("dense", "mse"), batch, 3, True, ordered=False)
 
 
+@pytest.mark.exhaustive
 def test_a_short_batch_compiles_only_where_rows_depend_on_each_other():
     for model, expected in (("dense", 0), ("batch normalization", 1)):
         trainer, run = problem(model, "crossentropy")
@@ -249,6 +252,7 @@ def test_a_short_batch_compiles_only_where_rows_depend_on_each_other():
         assert len(compiles) == expected
 
 
+@pytest.mark.one_in(14)
 @pytest.mark.parametrize("model", MODELS)
 def test_predictions_are_those_of_exact_batches(model):
     trainer, run = problem(model, "mse")
@@ -262,6 +266,7 @@ def test_predictions_are_those_of_exact_batches(model):
         np.testing.assert_allclose(few, run.model(x[:3], state=run.state), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_predictions_of_many_numbers_of_rows_share_programs():
     x = fk.Input((WIDTH,))
     run = fk.Trainer("sgd", "mse").init(fk.Model(x, layers.Dense(7)(x)), KEY)
@@ -275,6 +280,7 @@ def test_predictions_of_many_numbers_of_rows_share_programs():
     np.testing.assert_allclose(found[:1], one, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_predictions_of_stateful_layers_keep_the_number_of_rows():
     x = fk.Input((3, 2), batch_size=6)
     model = fk.Model(x, layers.LSTM(2, stateful=True)(x))
@@ -305,6 +311,7 @@ def test_a_model_of_a_fixed_number_of_rows():
         _ = trainer.fit(trainer.init(model, KEY), *data(11), batch_size=8, verbose=0)
 
 
+@pytest.mark.exhaustive
 def test_circle_loss_of_a_short_batch():
     x, labels = data(12)[0], np.arange(12, dtype="int32") % 3
     inputs = fk.Input((WIDTH,))

@@ -72,6 +72,7 @@ def _fitted(x_whole=X, x_device=NUMBERS, *args, **options):
     return one, two
 
 
+@pytest.mark.exhaustive
 def test_a_training_on_strings_is_that_of_the_device_part():
     (run, history), (other, other_history) = _fitted(X, NUMBERS, PRICES, validation_split=0.3)
     assert type(run.model) is fk.Model
@@ -87,6 +88,7 @@ def test_a_training_on_strings_is_that_of_the_device_part():
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "options",
     [
@@ -126,6 +128,7 @@ def _words_run():
     return trainer, trainer.init(_words(), KEY)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("form", [*FORMS, "Series", "DataFrame", "category"])
 def test_forms_of_strings(form):
     trainer, run = _words_run()
@@ -152,6 +155,7 @@ def _source(x, size=3):
     ]
 
 
+@pytest.mark.exhaustive
 def test_sources_of_batches():
     (one, history), (two, other_history) = _fitted(_source(X), _source(NUMBERS))
     _equal(_parts(one), _parts(two))
@@ -180,6 +184,7 @@ def test_step_and_run():
         jax.jit(TRAINER.step)(whole, (NUMBERS, PRICES))
 
 
+@pytest.mark.exhaustive
 def test_checkpoints_and_callbacks_have_the_whole_model(tmp_path):
     folder = tmp_path / "training"
     best = ModelCheckpoint(tmp_path / "best.keras", monitor="loss")
@@ -196,6 +201,7 @@ def test_checkpoints_and_callbacks_have_the_whole_model(tmp_path):
     _equal(_parts(resumed), _parts(whole))
 
 
+@pytest.mark.exhaustive
 def test_blocks_that_run_as_a_loop():
     x = fk.Input((), dtype="string", name="x")
     y = layers.TextVectorization(vocabulary=["a", "b"], output_sequence_length=3)(x)
@@ -213,6 +219,7 @@ def test_blocks_that_run_as_a_loop():
     _equal(*runs)
 
 
+@pytest.mark.exhaustive
 def test_a_mesh(recwarn):
     mesh = jax.make_mesh((1,), ("data",))
     trainer = fk.Trainer("sgd", "mse", mesh=mesh)
@@ -355,6 +362,7 @@ def test_models_of_strings_without_a_part_to_train():
         _ = trainer.init(MODEL, KEY)
 
 
+@pytest.mark.exhaustive
 def test_texts_of_changing_length():
     x = fk.Input((), dtype="string", name="text")
     words = layers.TextVectorization(vocabulary=["a", "b"])

@@ -77,6 +77,7 @@ def test_step_is_pure_jits_scans_and_donates():
     chex.assert_trees_all_close(again.model, one.model, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_equal_trainers_over_equal_models_share_one_compiled_step():
     def make():
         trainer = fk.Trainer(
@@ -96,6 +97,7 @@ def test_equal_trainers_over_equal_models_share_one_compiled_step():
     assert len(second) == 0
 
 
+@pytest.mark.exhaustive
 def test_the_last_smaller_batch_costs_no_second_compile():
     with count_compiles() as full:
         trainer = fk.Trainer("sgd", "mse")
@@ -118,6 +120,7 @@ def test_the_last_smaller_batch_gives_no_wrong_mean():
     assert logs[name] == pytest.approx(np.mean(np.abs(predictions - y)), rel=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_padded_training_step_equals_the_step_on_the_small_batch():
     trainer = fk.Trainer(fk.optimizers.SGD(0.1), "mse")
     run = trainer.init(linear(), KEY)
@@ -173,6 +176,7 @@ def test_sample_and_class_weights_multiply():
     assert history.history["accuracy"][0] == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_several_inputs_and_outputs_by_name():
     a, b = fk.Input((4,), name="a"), fk.Input((4,), name="b")
     joined = layers.Add()([a, b])
@@ -215,6 +219,7 @@ def test_layer_losses_and_metrics_are_counted():
     assert logs["size"] == pytest.approx(np.mean(X), rel=1e-3, abs=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_frozen_weights_stay_bit_equal_and_cost_no_optimizer_memory():
     model = fk.freeze(classifier().build(KEY), "dense")
     trainer = fk.Trainer(
@@ -237,6 +242,7 @@ def two_layers():
     return fk.Model(x, layers.Dense(3, "softmax", name="out")(layers.Dense(6, "relu")(x)))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("optimizer", "model"),
     [
@@ -267,6 +273,7 @@ def test_freezing_in_the_middle_of_a_run_keeps_the_remaining_optimizer_state(opt
     assert np.any(again.model.layers["dense"].kernel != run.model.layers["dense"].kernel)
 
 
+@pytest.mark.exhaustive
 def test_a_callback_may_freeze_and_unfreeze():
     class Thaw(fk.Callback):
         def on_epoch_begin(self, epoch, run):
@@ -295,6 +302,7 @@ def test_the_optimizer_state_of_another_model_is_reported():
         TRAINER.step(wider.replace(opt_state=RUN.opt_state), (X, Y))
 
 
+@pytest.mark.exhaustive
 def test_constraints_hold_after_every_step():
     x = fk.Input((4,))
     model = fk.Model(x, layers.Dense(3, kernel_constraint="non_neg")(x))
@@ -303,6 +311,7 @@ def test_constraints_hold_after_every_step():
     assert (np.asarray(run.model.layers["dense"].kernel) >= 0).all()
 
 
+@pytest.mark.exhaustive
 def test_any_optax_transformation_is_accepted():
     trainer = fk.Trainer(optax.chain(optax.clip(1.0), optax.sgd(0.1)), "mse")
     run = trainer.init(linear(), KEY)
@@ -316,6 +325,7 @@ def stateful_model(batch=2):
     return fk.Model(x, layers.Dense(1)(h))
 
 
+@pytest.mark.exhaustive
 def test_a_stateful_network_carries_its_state_through_predict_and_fit():
     trainer = fk.Trainer(fk.optimizers.SGD(0.0), "mse")
     run = trainer.init(stateful_model(), KEY)
@@ -445,6 +455,7 @@ BAD = [
 ]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("call", "message"), BAD, ids=[m[:40] for _, m in BAD])
 def test_wrong_input_is_reported_before_the_first_step(call, message):
     with (
@@ -465,6 +476,7 @@ def test_a_missing_channel_axis_is_reported():
         _ = trainer.fit(run, np.zeros((4, 8, 8), "float32"), np.zeros((4, 2), "float32"))
 
 
+@pytest.mark.exhaustive
 def test_metrics_in_fit_leave_out_masked_steps_as_in_evaluate():
     """Keras's `fit` counts the masked steps in its metrics, and `evaluate` does not."""
     x = np.where(np.arange(5)[:, None] < 3, RNG.normal(size=(4, 5, 2)), 0).astype("float32")

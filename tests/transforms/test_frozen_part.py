@@ -60,6 +60,7 @@ def batch_mean():
     return fk.Model(x, layers.Dense(2, name="head")(hidden - mean)).build(KEY)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("make", [nested, twice_nested, without_rows, batch_mean])
 def test_the_two_parts_compute_the_model(make):
     model = make()
@@ -115,6 +116,7 @@ class Reported(layers.Layer):
         return fk.Output(x, metrics={"mean": x.mean()})
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("layer", "reason"),
     [

@@ -71,6 +71,7 @@ def _values_and_gradients(make):
     return compute(model)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("index", [1, 2, 3], ids=["full", "dots", "jax"])
 @pytest.mark.parametrize("make", [_varied, _masked, _nested], ids=["varied", "masked", "nested"])
 def test_rematerialization_changes_no_result(make, index):
@@ -95,6 +96,7 @@ def _residual_bytes(model, policy, x):
     )
 
 
+@pytest.mark.exhaustive
 def test_fewer_arrays_are_stored_for_the_backward_pass(key):
     model, x = _mlp(16).build(key), jax.ShapeDtypeStruct((64, 8), "float32")
     none, full, dots = (_residual_bytes(model, policy, x) for policy in (None, "full", "dots"))
@@ -102,6 +104,7 @@ def test_fewer_arrays_are_stored_for_the_backward_pass(key):
     assert full < 0.6 * none
 
 
+@pytest.mark.exhaustive
 def test_a_compiled_step_needs_less_memory(key):
     model = _mlp(12, 64).build(key)
 
@@ -138,6 +141,7 @@ def test_segments_end_between_blocks():
     assert [len(numbers) for numbers in _segments(deep, _large_networks(deep))] == [3, 3, 3]
 
 
+@pytest.mark.exhaustive
 def test_a_single_layer_is_rematerialized(key):
     layer = layers.Bidirectional(layers.LSTM(3)).build(key, (None, None, 2))
     x = jax.random.normal(key, (2, 4, 2))
@@ -149,6 +153,7 @@ def test_a_single_layer_is_rematerialized(key):
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_regularizers_are_added_once(key):
     model = fk.Sequential(
         [fk.Input((2,)), *(layers.Dense(2, kernel_regularizer="l2") for _ in "ab")]

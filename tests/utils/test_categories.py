@@ -9,6 +9,7 @@ import fkeras as fk
 from tests.support.keras_oracle import keras, keras_rules
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("x", "count"),
     [
@@ -31,6 +32,7 @@ def test_one_hot_vectors_equal_keras(x, count):
     np.testing.assert_array_equal(vectors, expected)
 
 
+@pytest.mark.exhaustive
 def test_jax_arrays_give_jax_arrays():
     vectors = fk.utils.to_categorical(jnp.asarray([[0], [2]]))
     assert isinstance(vectors, jax.Array) and vectors.shape == (2, 3)
@@ -63,6 +65,7 @@ def test_invalid_class_numbers_are_reported(x, count, message):
         fk.utils.to_categorical(x, count)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("order", [1, 2, 3, np.inf])
 @pytest.mark.parametrize("as_array", [np.asarray, jnp.asarray], ids=["numpy", "jax"])
 def test_normalized_vectors_equal_keras(order, as_array):
@@ -74,6 +77,7 @@ def test_normalized_vectors_equal_keras(order, as_array):
     np.testing.assert_allclose(ours, expected, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_vectors_are_normalized_along_the_axis():
     x = np.asarray([[3.0, 0.0], [4.0, 2.0]])
     np.testing.assert_allclose(fk.utils.normalize(x, axis=0), [[0.6, 0.0], [0.8, 1.0]])
@@ -81,6 +85,7 @@ def test_vectors_are_normalized_along_the_axis():
     np.testing.assert_allclose(fk.utils.normalize([3, 4]), [0.6, 0.8])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("x", "options", "message"),
     [

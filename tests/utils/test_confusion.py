@@ -15,6 +15,7 @@ SCORES = np.eye(3, dtype="float32")[CLASSES] * 5 - 2
 NAMES = ["ant", "bee", "cat"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("labels", "predictions"),
     [
@@ -35,6 +36,7 @@ def test_all_forms_of_classes_give_the_same_counts(labels, predictions):
     assert matrix.class_names == (tuple(NAMES) if names else ("0", "1", "2"))
 
 
+@pytest.mark.exhaustive
 def test_the_counts_are_those_of_scikit_learn():
     sklearn = pytest.importorskip("sklearn.metrics")
     random = np.random.default_rng(0)
@@ -52,6 +54,7 @@ def test_the_counts_are_those_of_scikit_learn():
     assert matrix.accuracy == pytest.approx(sklearn.accuracy_score(labels, predictions))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("shape", [(4,), (4, 1)])
 def test_probabilities_of_two_classes_have_the_threshold_of_keras(shape):
     probabilities = np.reshape([0.5, 0.51, 0.1, 1.0], shape)
@@ -81,6 +84,7 @@ def test_a_matrix_prints_a_table_and_its_mistakes():
     assert "<b>" not in html
 
 
+@pytest.mark.exhaustive
 def test_many_classes_show_the_most_frequent_mistakes():
     labels = np.arange(100) % 50
     matrix = confusion_matrix(labels, np.where(labels == 7, 8, labels))
@@ -88,6 +92,7 @@ def test_many_classes_show_the_most_frequent_mistakes():
         assert "7 as 8: 2" in text and "50 classes" in text and len(text) < 300
 
 
+@pytest.mark.exhaustive
 def test_matplotlib_draws_the_matrix():
     pytest.importorskip("matplotlib")
     figure = confusion_matrix(LABELS, CLASSES, class_names=NAMES).plot()

@@ -17,6 +17,7 @@ def _model():
     return fk.Model(x, layers.Dense(2, trainable=False, name="head")(inner(x)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("options", "lines"),
     [
@@ -42,6 +43,7 @@ def test_options_change_the_dot_text(options, lines):
         assert line in text, text
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "start"), [("m.dot", "digraph"), ("m.mmd", "flowchart TD"), ("m.svg", "<svg")]
 )
@@ -70,6 +72,7 @@ def test_graphviz_draws_the_other_formats(tmp_path, monkeypatch):
     assert not (tmp_path / "m.png").exists()
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -103,6 +106,7 @@ def test_invalid_arguments_are_reported(call, error, message, monkeypatch, tmp_p
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("options", "texts"),
     [

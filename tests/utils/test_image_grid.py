@@ -28,6 +28,7 @@ def _images(picture):
         yield np.asarray(image.open(io.BytesIO(base64.b64decode(data))))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("images", "expected"),
     [
@@ -46,6 +47,7 @@ def test_pixels(images, expected):
     np.testing.assert_allclose(shown, expected, atol=1)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("channels", [3, 4])
 def test_colors(channels):
     images = np.random.default_rng(0).integers(0, 256, (2, 4, 5, channels), "uint8")

@@ -21,6 +21,7 @@ def picture(tmp_path_factory):
     return path
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["rgb", "rgba", "grayscale"])
 @pytest.mark.parametrize("size", [None, (4, 4), (9, 5), (14, 4)], ids=str)
 @pytest.mark.parametrize("crop", [False, True])
@@ -34,6 +35,7 @@ def test_loaded_pixels_equal_keras(picture, mode, size, crop):
         np.testing.assert_array_equal(np.asarray(image), np.asarray(expected))
 
 
+@pytest.mark.exhaustive
 def test_open_files_and_paths_as_bytes_are_read(picture):
     for source in (io.BytesIO(picture.read_bytes()), open(picture, "rb"), bytes(picture)):
         np.testing.assert_array_equal(np.asarray(fk.utils.load_img(source)), COLORS)
@@ -41,6 +43,7 @@ def test_open_files_and_paths_as_bytes_are_read(picture):
             source.close()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("data_format", [None, "channels_last", "channels_first"])
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("scale", [False, True])
@@ -56,6 +59,7 @@ def test_conversion_between_arrays_and_images_equals_keras(data_format, channels
     assert array.dtype == "float32" and array.shape == shape
 
 
+@pytest.mark.exhaustive
 def test_gray_images_with_32_bits_keep_their_values(tmp_path):
     x = RNG.integers(0, 60000, (4, 5, 1))
     image = fk.utils.array_to_img(x, scale=False)
@@ -70,6 +74,7 @@ def test_a_constant_image_is_black():
     assert not np.asarray(fk.utils.array_to_img(np.full((2, 2, 3), 7.0))).any()
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     "name", ["a.png", "a.jpg", "a.jpeg", "a.bmp", "a.gif", "a.webp", "sub/a.tif"]
 )
@@ -83,6 +88,7 @@ def test_saving_transparency_as_jpeg_warns(tmp_path):
         fk.utils.save_img(tmp_path / "a.jpg", np.ones((4, 4, 4)))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

@@ -13,6 +13,7 @@ RNG = np.random.default_rng(0)
 SEQUENCES = [RNG.integers(1, 9, size=n).tolist() for n in (3, 7, 2, 2, 5, 1, 12)]
 
 
+@pytest.mark.exhaustive
 def test_every_id_is_in_one_row():
     packed = pack_sequences(SEQUENCES, 8)
     pieces = []
@@ -50,6 +51,7 @@ def test_no_sequences():
     assert pack_sequences([], 4).ids.shape == (0, 4)
 
 
+@pytest.mark.exhaustive
 def test_packed_rows_compute_what_single_sequences_compute():
     ids = fk.Input((None,), dtype="int32", name="ids")
     segments = fk.Input((None,), dtype="int32", name="segments", optional=True)

@@ -9,6 +9,7 @@ from tests.support.keras_oracle import keras
 SEQUENCES = [[1], [2, 3, 4], [], [5, 6]]
 
 
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("maxlen", [None, 2, 5])
 @pytest.mark.parametrize("padding", ["pre", "post"])
 @pytest.mark.parametrize("truncating", ["pre", "post"])
@@ -20,6 +21,7 @@ def test_sequences_are_padded_as_in_keras(maxlen, padding, truncating):
     np.testing.assert_array_equal(padded, expected)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("sequences", "options"),
     [
@@ -39,6 +41,7 @@ def test_strings_floats_and_vectors_are_padded_as_in_keras(sequences, options):
     np.testing.assert_array_equal(padded, expected)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("sequences", "options", "message"),
     [

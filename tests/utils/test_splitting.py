@@ -18,6 +18,7 @@ def _keras_sizes(left, right):
     return dataset_utils._rescale_dataset_split_sizes(left, right, 10)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("left", "right"),
     [(0.8, None), (None, 0.25), (3, None), (None, 3), (0.5, 0.2), (4, 5), (0.35, 0.65), (4, 0.3)],
@@ -34,6 +35,7 @@ def test_parts_equal_keras(left, right, shuffle):
     np.testing.assert_array_equal(ours[1], order[-right_count:])
 
 
+@pytest.mark.exhaustive
 def test_parts_have_the_structure_of_the_dataset():
     data = {"a": X, "b": [X + 10, (jnp.asarray(X) + 20, [*range(30, 40)])]}
     left, right = fk.utils.split_dataset(data, right_size=2, shuffle=True, seed=1)
@@ -46,6 +48,7 @@ def test_parts_have_the_structure_of_the_dataset():
     assert sorted([*left["a"], *right["a"]]) == list(X)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_datasets_of_grain_are_split(shuffle):
     grain = pytest.importorskip("grain")
@@ -63,6 +66,7 @@ def test_halves_of_an_odd_number_of_samples_do_not_overlap(total):
     assert [len(left), len(right)] == {5: [2, 2], 7: [4, 3]}[total]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("data", "options", "error", "message"),
     [

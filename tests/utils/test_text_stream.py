@@ -36,6 +36,7 @@ def test_a_stream_is_a_value():
     assert start == TextStream(decode)
 
 
+@pytest.mark.exhaustive
 def test_the_space_of_a_first_word_stays():
     # as sentencepiece: the space before the first word of a text is dropped
     def words(ids):

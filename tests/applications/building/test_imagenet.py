@@ -20,6 +20,7 @@ def _pixels(dtype, shape=(2, 4, 3, 3)):
     return np.random.default_rng(0).integers(0, 256, shape).astype(dtype)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["caffe", "tf", "torch"])
 @pytest.mark.parametrize("data_format", [None, "channels_last", "channels_first"])
 def test_preprocessing_equals_keras(mode, data_format):
@@ -50,6 +51,7 @@ def test_preprocessing_equals_keras(mode, data_format):
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["caffe", "tf", "torch"])
 def test_preprocessing_of_symbolic_images(mode):
     x = _pixels("float32")
@@ -62,6 +64,7 @@ def test_preprocessing_of_symbolic_images(mode):
         )
 
 
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("module", MODULES)
 def test_the_mode_of_each_module_equals_keras(module):
     ours = importlib.import_module(f"fkeras.applications.{module}")

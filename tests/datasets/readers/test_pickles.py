@@ -37,6 +37,7 @@ def _assert_same(read, value):
     assert type(read) is type(value) and read == value
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("protocol", range(5))
 def test_lists_and_arrays_are_read(protocol):
     value = dict(VALUE)
@@ -51,12 +52,14 @@ def test_lists_and_arrays_are_read(protocol):
     _assert_same(read_pickle(data), value)
 
 
+@pytest.mark.exhaustive
 def test_arrays_of_lists_are_read():
     rows = np.empty(3, object)
     rows[:] = [[1, 2], [], [300]]
     _assert_same(read_pickle(pickle.dumps(rows)), rows)
 
 
+@pytest.mark.exhaustive
 def test_pickles_of_python_2_are_read():
     # {'data': uint8 array, 'labels': [6, 300]} as cPickle of Python 2 writes it
     data = (
@@ -144,6 +147,7 @@ def test_damaged_pickles_are_rejected(data):
         read_pickle(data)
 
 
+@pytest.mark.exhaustive
 def test_random_damage_raises_only_pickle_errors():
     rng = np.random.default_rng(1)
     for protocol in (2, 4):

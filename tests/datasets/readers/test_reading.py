@@ -60,6 +60,7 @@ def _archive(path, *members):
 VALID_PICKLE = pickle.dumps({b"labels": [1]}, 2)
 
 
+@pytest.mark.exhaustive
 def test_names_in_an_archive_select_no_paths(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     members = [

@@ -33,6 +33,7 @@ def test_a_wrong_name_in_the_state_is_an_error():
     assert model.apply(X, state={**state, "other": {}}).value.shape == (8, 2)
 
 
+@pytest.mark.exhaustive
 def test_a_subclass_with_three_methods_trains():
     class SimpleDense(fk.Layer):
         units: int = fk.option(default=1)
@@ -69,6 +70,7 @@ def test_a_layer_without_call_names_the_method_to_write():
         Empty()(X)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_a_call_extends_the_graph_and_changes_no_value(seed):
     draw = random.Random(seed)
@@ -111,6 +113,7 @@ def test_weights_of_one_call_fix_the_sizes_of_the_others():
         built(c)
 
 
+@pytest.mark.exhaustive
 def test_sizes_are_fixed_without_an_input_spec_too():
     a, b = fk.Input((16,)), fk.Input((8,))
     affine = Affine(3, name="affine")
@@ -209,6 +212,7 @@ WRONG = [
 NAMES = ["count", "ndim", "max_ndim", "min_ndim", "dtype", "axes", "shape", "second_input"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("spec", "inputs", "message", "index"), WRONG, ids=NAMES)
 def test_an_input_that_does_not_match_the_input_spec(spec, inputs, message, index):
     layer = Checked(spec, name="picky")
@@ -293,6 +297,7 @@ SHAPED = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("make", "ndim"), SHAPED, ids=lambda v: "")
 def test_inferred_shapes_equal_the_shapes_of_arrays(make, ndim):
     draw = random.Random(ndim)

@@ -70,6 +70,7 @@ MODELS = {
 
 
 # files of both kinds are read into one form: CI opens each model from both
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "suffix"),
     [
@@ -119,6 +120,7 @@ def test_new_models_reject_a_dropped_mask():
         inner(first(fk.Input((5,), dtype="int32")))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("in_a_row", [True, False])
 def test_masks_that_keras_drops_are_restored_from_files_of_fkeras(in_a_row, tmp_path, key):
     x = fk.Input((5, 3))

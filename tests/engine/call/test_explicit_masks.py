@@ -134,6 +134,7 @@ MODELS = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "name", quick_cases(MODELS, "an operation", "softmax", "a recurrent layer", "a nested model")
 )
@@ -174,6 +175,7 @@ def test_masks_are_arguments_of_operations_in_models_written_here(tmp_path):
         assert fk.load_model(tmp_path / "m.keras")[0] == saved_model
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("has_mask", [True, False])
 def test_masks_are_arguments_of_lifted_functions(has_mask, tmp_path):
     function = fk.ops.lift(_masked, name="masked")

@@ -114,6 +114,7 @@ def _opened(model, path):
     return *fk.load_model(path), expected
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", MODELS)
 def test_loaded_models_use_the_masks_of_the_running_keras_model(name, tmp_path):
     with keras_rules():
@@ -122,6 +123,7 @@ def test_loaded_models_use_the_masks_of_the_running_keras_model(name, tmp_path):
     np.testing.assert_allclose(model.apply(IDS, state=state).value, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["attention after a nested row", "an initial state"])
 def test_calls_keep_their_mask_rule_through_transforms_and_files(name, tmp_path, key):
     with keras_rules():
@@ -171,6 +173,7 @@ def test_new_calls_on_a_loaded_model_are_strict(tmp_path, key):
     assert fk.Model.from_config(mixed.get_config()).graph == mixed.graph
 
 
+@pytest.mark.exhaustive
 def test_an_lstm_with_states_keeps_its_mask_in_models_written_here(tmp_path, key):
     ids, state = fk.Input((5,), dtype="int32"), fk.Input((2,))
     x = layers.Embedding(6, 3, mask_zero=True)(ids)
@@ -199,6 +202,7 @@ def _beside():
     return keras.Model(ids, L.Add()([attended, L.Dense(2)(L.LSTM(2)(x))]))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("make", "x"), [(_shared, np.arange(9, dtype="float32").reshape(3, 3)), (_beside, IDS)]
 )
@@ -247,6 +251,7 @@ def test_unknown_rules_are_rejected():
         fk.Model.from_config(config)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("suffix", ["keras", "h5"])
 def test_a_stored_batch_size_is_no_constraint(suffix, tmp_path, monkeypatch):
     x, y = np.ones((16, 5), "float32"), np.ones((16, 2), "float32")
@@ -262,6 +267,7 @@ def test_a_stored_batch_size_is_no_constraint(suffix, tmp_path, monkeypatch):
     _ = trainer.fit(run, x[:9], y[:9], batch_size=3, verbose=0)
 
 
+@pytest.mark.exhaustive
 def test_a_batch_size_of_an_input_is_no_constraint_unless_state_needs_it(tmp_path):
     def saved(stateful):
         with keras_rules():

@@ -41,6 +41,7 @@ def build(inputs, outputs):
     return fk.Model(inputs, outputs).build(jax.random.key(0))
 
 
+@pytest.mark.exhaustive
 def test_a_mask_is_a_value_of_the_graph():
     ids, x = embedded()
     model = build(ids, Steps()(fk.ops.tanh(x * 2.0) + 1.0))
@@ -144,6 +145,7 @@ def test_masks_of_a_recurrent_layer():
     assert layers.LSTM(3)(x).node.masks == (None,)
 
 
+@pytest.mark.exhaustive
 def test_merging_layers_combine_masks():
     ids, x = embedded()
     other = fk.Input((4,), dtype="int32", name="other")

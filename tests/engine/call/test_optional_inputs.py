@@ -25,6 +25,7 @@ def _model(structure, optional=("b", "c")):
     return fk.Model(inputs, Sum(name="sum")(a, b, c))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("structure", ["list", "tuple"])
 def test_the_last_inputs_may_be_left_out(structure):
     model = _model(structure)
@@ -63,6 +64,7 @@ def test_required_inputs_are_required():
         model(X, X, X, X)
 
 
+@pytest.mark.exhaustive
 def test_in_graphs_and_trainings():
     model = _model("list")
     x = fk.Input((3,))

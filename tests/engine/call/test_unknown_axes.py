@@ -80,6 +80,7 @@ def _fits(exact, shape):
     return len(exact) == len(shape) and all(b is None or a == b for a, b in zip(exact, shape))
 
 
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("name", FORMS)
 def test_an_unknown_axis_fits_any_axis(name):
     form, expected = FORMS[name]
@@ -92,6 +93,7 @@ def test_an_unknown_axis_fits_any_axis(name):
         assert all(map(_fits, shapes, (tuple(tensor.shape) for tensor in reference)))
 
 
+@pytest.mark.exhaustive
 def test_known_sizes_that_differ_stay_an_error_when_recorded():
     with pytest.raises(TypeError, match=r"incompatible shapes for broadcasting: \(b, 5, 4\)"):
         fk.Input((5, 4)) + fk.Input((7, 4))
@@ -115,6 +117,7 @@ def test_two_axes_without_a_proof_give_a_new_axis():
     assert first.spec == second.spec and first.spec.dims[1] not in x.spec.dims
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "function",
     [
@@ -198,6 +201,7 @@ NETWORKS = {
 _QUICK = ("unet-2d-3", "wave-4")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=[] if n in _QUICK else pytest.mark.exhaustive) for n in NETWORKS],
@@ -237,6 +241,7 @@ def test_networks_over_any_size_equal_keras(name, tmp_path):
             model(wrong)
 
 
+@pytest.mark.exhaustive
 def test_programs_of_a_unet_take_multiples(tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     model = _unet(fk, layers, 2, 3, fk.Model).build(KEY)
@@ -253,6 +258,7 @@ def test_programs_of_a_unet_take_multiples(tmp_path):
         program.call(np.zeros((1, 12, 16, 2), "float32"))
 
 
+@pytest.mark.exhaustive
 def test_a_program_that_fits_no_multiple_names_the_argument_shapes(tmp_path):
     x, y = fk.Input((None, 2)), fk.Input((None, 2))
     model = fk.Model([x, y], layers.Add()([layers.UpSampling1D()(x), y])).build(KEY)
@@ -267,6 +273,7 @@ def test_a_program_that_fits_no_multiple_names_the_argument_shapes(tmp_path):
     )
 
 
+@pytest.mark.exhaustive
 def test_training_and_vmap_of_a_unet():
     model = _unet(fk, layers, 1, 3, fk.Model)
     trainer = fk.Trainer("sgd", "mse")
@@ -315,6 +322,7 @@ def _random_network(seed, library, la, model):
     return model(inputs, tensors[1:])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "seed", [pytest.param(s, marks=[] if s < 4 else pytest.mark.exhaustive) for s in range(40)]
 )

@@ -62,6 +62,7 @@ def files(tmp_path_factory):
         return folder, {"graph": model(X), "row": keras_model(X)}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("package", ["", "own>"])
 @pytest.mark.parametrize("file", ["graph.keras", "row.keras", "row.h5"])
 def test_registered_and_plain_names_resolve_to_the_same_object(files, file, package):

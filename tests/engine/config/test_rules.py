@@ -172,6 +172,7 @@ def test_every_field_declares_a_converter():
     assert unconverted <= CHECKED_ELSEWHERE, f"fields without a converter: {sorted(unconverted)}"
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("cls", list(SAMPLES), ids=lambda c: c.__name__)
 def test_wrong_arguments_are_rejected(cls):
     cls(**SAMPLES[cls])
@@ -195,6 +196,7 @@ def test_wrong_arguments_are_rejected(cls):
     assert not unnamed, f"{cls.__name__}, messages without the argument: " + "\n".join(unnamed)
 
 
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("cls", list(SAMPLES), ids=lambda c: c.__name__)
 def test_wrong_json_is_rejected(cls):
     """`from_config` runs the same checks as the constructor."""
@@ -274,6 +276,7 @@ def test_other_calls_reject_wrong_arguments(call):
                 call_trainer(**{name: value})
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("layer", "key", "value"),
     [
@@ -341,6 +344,7 @@ def test_replace_checks_fields():
     assert layers.Dense(2).replace(use_bias=np.False_).use_bias is False
 
 
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize(
     "options",
     [

@@ -195,6 +195,7 @@ def plain(config):
     return [plain(v) for v in config] if isinstance(config, list | tuple) else config
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("kind", "row"), ROWS, ids=IDS)
 def test_keras_reads_our_json(kind, row):
     value, keras_kind = row(fk), namespace(keras, kind)
@@ -218,6 +219,7 @@ def serialized(config):
         return plain(keras.saving.serialize_keras_object(config))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("kind", "row"), ROWS, ids=IDS)
 def test_we_read_the_json_of_keras(kind, row):
     value, fk_kind = row(fk), namespace(fk, kind)

@@ -13,6 +13,7 @@ def _costs(model):
     return model, [call_costs(model, number) for number in range(len(model.graph.calls))]
 
 
+@pytest.mark.exhaustive
 def test_the_calls_sum_to_xlas_analysis_of_the_model():
     x = fk.Input((12, 12, 1))
     y = layers.Conv2D(4, 3, activation="relu")(x)

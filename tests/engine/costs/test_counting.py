@@ -52,6 +52,7 @@ ROWS = {
 }
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", ROWS)
 def test_counts_equal_xlas_cost_analysis(name):
     function, argument = ROWS[name]

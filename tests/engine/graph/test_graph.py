@@ -59,6 +59,7 @@ def test_a_jnp_function_on_a_symbolic_tensor_names_the_remedy():
         np.sin(x)
 
 
+@pytest.mark.exhaustive
 def test_a_foreign_array_does_not_disconnect_the_graph():
     x = fk.Input((3,), name="x")
     for y in (x + jnp.ones((1, 3)), np.ones((1, 3), "float32") + x):
@@ -74,6 +75,7 @@ class Mix(fk.Layer):
         return sum(jax.tree.leaves(trees))
 
 
+@pytest.mark.exhaustive
 def test_inputs_may_be_any_pytree():
     a, b = fk.Input((3,), name="a"), fk.Input((3,), name="b")
     x, y = np.ones((2, 3), "float32"), np.full((2, 3), 2, "float32")
@@ -117,6 +119,7 @@ def test_two_streams_through_one_lstm():
         view.get_output_at(-1)
 
 
+@pytest.mark.exhaustive
 def test_the_gradient_is_the_sum_over_both_uses():
     a, b = fk.Input((3, 2)), fk.Input((3, 2))
     lstm = layers.LSTM(4, name="lstm")
@@ -150,6 +153,7 @@ def test_ancestors_descendants_and_paths():
         graph.ancestors("z")
 
 
+@pytest.mark.exhaustive
 def test_symbolic_initial_states_are_edges():
     x, h, c = fk.Input((4, 2), name="x"), fk.Input((3,), name="h"), fk.Input((3,), name="c")
     out = layers.LSTM(3, name="lstm")(x, initial_state=[h, c])
@@ -165,6 +169,7 @@ def test_symbolic_initial_states_are_edges():
     assert fk.Model.from_config(config).graph == model.graph
 
 
+@pytest.mark.exhaustive
 def test_an_initial_state_may_mix_tensors_and_arrays():
     x, h = fk.Input((4, 2), 1, name="x"), fk.Input((3,), 1, name="h")
     out = layers.LSTM(3, name="lstm")(x, initial_state=[h, np.ones((1, 3), "float32")])
@@ -356,6 +361,7 @@ def test_discarded_calls_leave_memory_flat():
     assert not [o for o in gc.get_referrers(layer) if isinstance(o, Node)]
 
 
+@pytest.mark.exhaustive
 def test_building_a_graph_of_1_000_layers_compiles_nothing():
     with count_compiles() as compiles:
         x, h = chain(1000)

@@ -4,6 +4,7 @@ import json
 import pickle
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -212,6 +213,7 @@ def repeated(recipe):
     return fk.Model(outer, [*carried, *results])
 
 
+@pytest.mark.exhaustive
 @few
 @given(repeated_recipes())
 def test_rolled_and_stacked_blocks_compute_what_single_calls_compute(recipe):

@@ -106,6 +106,7 @@ def repeats(graph):
     return found + [s for r in found for s in r.steps if isinstance(s, Repeat)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
 def test_one_loop_computes_what_single_calls_compute(make):
     model = make().build(KEY)
@@ -131,6 +132,7 @@ def test_one_loop_computes_what_single_calls_compute(make):
         np.testing.assert_allclose(a / scale, b / scale, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_the_program_has_one_block():
     model = chain(6).build(KEY)
     x, state = data(model), model.init_state()

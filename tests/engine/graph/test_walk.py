@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import fkeras as fk
 from fkeras import layers
@@ -32,6 +33,7 @@ def test_a_call_without_a_value_leaves_its_slots():
     assert run_calls(graph, slots, lambda number, call: None) == [None, None]
 
 
+@pytest.mark.exhaustive
 def test_a_recorded_graph_opens_and_closes_to_itself():
     graph, model = graph_and_layers()
     tensors = open_graph(graph, model.layers)
@@ -40,6 +42,7 @@ def test_a_recorded_graph_opens_and_closes_to_itself():
     assert reclosed.graph == graph
 
 
+@pytest.mark.exhaustive
 def test_segments_compute_the_whole():
     graph, model = graph_and_layers()
     first, *remaining = graph.run_order

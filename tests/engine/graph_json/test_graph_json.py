@@ -182,6 +182,7 @@ def masked(k):
     return k.Model(ids, [last, seeded, short, attended])
 
 
+@pytest.mark.exhaustive
 def test_masks_and_initial_states():
     _, data = keras_json(masked)
     # Keras stores the mask as a separate tensor
@@ -202,6 +203,7 @@ def attention(k):
     return k.Model([x, y, mask], [first, second, third])
 
 
+@pytest.mark.exhaustive
 def test_options_of_attention():
     rng = np.random.default_rng(0)
     x, y = rng.random((2, 3, 4), "float32"), rng.random((2, 5, 4), "float32")
@@ -277,6 +279,7 @@ STRUCTURES = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_structures_of_inputs_and_outputs(name):
     def build(k):
@@ -307,6 +310,7 @@ def test_structures_of_inputs_and_outputs(name):
         assert isinstance(model_here.outputs, list)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("batch", [None, 8])
 def test_input_layers(batch):
     def build(k):
@@ -345,6 +349,7 @@ def shared(k):
     return k.Model([x, y], [chain(third), chain(a), inner([third, a])[0], mapped({"p": a})["q"]])
 
 
+@pytest.mark.exhaustive
 def test_shared_and_nested_layers():
     keras_model, data = keras_json(shared)
     read = fk.Model.from_config(data)
@@ -411,6 +416,7 @@ def test_policies_and_other_keys_of_keras():
         fk.Model.from_config(data)
 
 
+@pytest.mark.exhaustive
 def test_inputs_of_a_nested_model_by_position():
     a, b = fk.Input((4,), name="a"), fk.Input((4,), name="b")
     inner = fk.Model([a, b], layers.Subtract()([a, b]), name="inner")

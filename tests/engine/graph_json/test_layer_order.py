@@ -87,6 +87,7 @@ def theirs_without_operations(model):
     return [name for name, layer in model.layers.items() if not isinstance(layer, fk.ops.Operation)]
 
 
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("seed", range(24))
 def test_layers_are_in_the_order_of_keras(seed):
     with keras_rules():

@@ -53,6 +53,7 @@ def places(tree, path=()):
 PLACES = sorted(set(places(CONFIG)) - {()}, key=str)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("part", range(8))
 def test_any_value_at_any_key_is_read_or_rejected(part):
     """Replaces the value of every key by a value of every kind."""
@@ -230,6 +231,7 @@ def test_shapes_of_inputs():
     assert fk.Model.from_config(config) == _model()
 
 
+@pytest.mark.exhaustive
 def test_masks_propagate_through_operations_and_sums():
     ids, x = fk.Input((5,), dtype="int32", name="ids"), fk.Input((5, 4), name="x")
     e = layers.Embedding(7, 4, mask_zero=True, name="e")(ids)

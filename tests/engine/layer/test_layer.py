@@ -38,6 +38,7 @@ def sequential():
     return fk.Sequential([layers.Dense(2, "tanh"), layers.Dense(3)], name="model")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "make", [lambda: layers.Dense(3), functional, sequential, lambda: Affine(3)]
 )
@@ -71,6 +72,7 @@ def test_models_follow_the_contract_of_layers(make):
     assert built.count_params() == sum(w.size for w in leaves)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("function", [ops.tanh, ops.lift(jnp.tanh)], ids=["ops", "lift"])
 def test_a_function_of_arrays_is_one_node(function):
     x = fk.Input((4,), name="x")
@@ -82,6 +84,7 @@ def test_a_function_of_arrays_is_one_node(function):
         jnp.tanh(x)
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("initializer", "mean", "variance"),
     [
@@ -123,6 +126,7 @@ def test_a_call_that_accepts_any_option_receives_only_passed_options():
     assert all(options == {} for options in seen)
 
 
+@pytest.mark.exhaustive
 def test_a_list_of_one_tensor_equals_the_tensor():
     model = one_layer_model().build(KEY)
     np.testing.assert_array_equal(model([X]), model(X))
@@ -145,6 +149,7 @@ def test_a_constructor_that_raises_changes_no_other_layer():
     assert len(jax.tree.leaves(later_layer.build(KEY, (None, 3)))) == 2
 
 
+@pytest.mark.exhaustive
 def test_a_wrapped_cell_has_each_weight_once():
     cell = layers.LSTMCell(3)
     rnn = layers.RNN(cell).build(KEY, (None, None, 2))
@@ -217,6 +222,7 @@ def test_an_unknown_call_index_is_an_error():
         one_layer_model().graph.layer("never").get_output_at(0)
 
 
+@pytest.mark.exhaustive
 def test_outputs_of_each_call_of_a_shared_lstm():
     a, b = fk.Input((3, 4), name="a"), fk.Input((3, 4), name="b")
     lstm = layers.LSTM(2, name="lstm")
@@ -265,6 +271,7 @@ def test_names_are_unique_within_one_model():
         layers.Dense(2, name="a/b")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("cls", [layers.LSTM, layers.GRU, layers.SimpleRNN])
 def test_a_stateful_layer_continues_from_its_state(cls):
     x = np.random.default_rng(1).normal(size=(2, 6, 3)).astype("float32")
@@ -298,6 +305,7 @@ def test_a_mask_for_a_layer_without_mask_support_is_an_error():
     assert layers.Activation("relu")(words).node.masks[0] is not None
 
 
+@pytest.mark.exhaustive
 def test_freezing_in_the_middle_of_training():
     x = fk.Input((4,))
     model = fk.Model(x, layers.Dense(1, name="head")(layers.Dense(3, "tanh", name="body")(x)))
@@ -347,6 +355,7 @@ def test_networks_without_input_shapes_have_no_inputs():
             getattr(network, name)
 
 
+@pytest.mark.exhaustive
 def test_weights_and_state_are_ordered_layer_by_layer():
     x = fk.Input((2,))
     y = layers.BatchNormalization(name="bn")(layers.Dense(3, name="first")(x))
@@ -402,6 +411,7 @@ def test_an_unknown_argument_is_an_error():
         layers.Dense(3, foo=1)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("cls", "name"),
     [

@@ -42,6 +42,7 @@ def model_of(trainable=True):
     return fk.Model(x, inner(y), name="model", trainable=trainable)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_a_frozen_container_has_no_trained_weight(name):
     make = CONTAINERS[name]
@@ -53,6 +54,7 @@ def test_a_frozen_container_has_no_trained_weight(name):
         assert not any(sublayer.trainable for _, sublayer in fk.engine.sublayers(built))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_all_ways_of_freezing_give_one_value(name):
     make = CONTAINERS[name]
@@ -63,6 +65,7 @@ def test_all_ways_of_freezing_give_one_value(name):
     assert built.replace(trainable=False) == fk.freeze(built) == frozen.build(KEY, SEQUENCE)
 
 
+@pytest.mark.one_a_class
 @pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.id)
 def test_no_layer_of_the_table_keeps_a_trainable_layer_inside_when_frozen(case):
     frozen = case.layer.replace(trainable=False)
@@ -70,6 +73,7 @@ def test_no_layer_of_the_table_keeps_a_trainable_layer_inside_when_frozen(case):
     assert not any(sublayer.trainable for _, sublayer in fk.engine.sublayers(frozen))
 
 
+@pytest.mark.exhaustive
 def test_replacing_trainable_of_a_model_equals_freezing_it():
     model = model_of().build(KEY)
     replaced, frozen = model.replace(trainable=False), fk.freeze(model)
@@ -108,6 +112,7 @@ def test_a_node_infers_its_effects_from_its_layer():
     assert node.signature == frozen.signature
 
 
+@pytest.mark.exhaustive
 def test_frozen_wrappers_regularize_and_constrain_nothing():
     model = model_of().build(KEY)
     model = fk.engine.replace_weights(model, {"wrapper/layer/kernel": -jnp.ones((4, 2))})
@@ -117,6 +122,7 @@ def test_frozen_wrappers_regularize_and_constrain_nothing():
     assert frozen.apply(jnp.ones((1, 3, 4)), state=model.init_state()).losses == ()
 
 
+@pytest.mark.exhaustive
 def test_frozen_wrappers_overwrite_no_weights():
     dense = fk.quantize(layers.Dense(2).build(KEY, (None, 4)), "float8")
     model = fk.Sequential([fk.Input((4,)), dense])
@@ -124,6 +130,7 @@ def test_frozen_wrappers_overwrite_no_weights():
     assert fk.engine.overwritten_weights(model.replace(trainable=False)) == {}
 
 
+@pytest.mark.exhaustive
 def test_training_leaves_the_weights_of_a_frozen_wrapper_alone():
     model = fk.Sequential(
         [
@@ -141,6 +148,7 @@ def test_training_leaves_the_weights_of_a_frozen_wrapper_alone():
     assert trained_run.model.layers["head"] != run.model.layers["head"]
 
 
+@pytest.mark.exhaustive
 def test_a_frozen_layer_freezes_the_layers_put_into_it():
     wrapper = layers.TimeDistributed(layers.Dense(2), trainable=False)
     assert not wrapper.replace(layer=layers.Dense(3)).layer.trainable
@@ -149,6 +157,7 @@ def test_a_frozen_layer_freezes_the_layers_put_into_it():
     assert replaced == model
 
 
+@pytest.mark.exhaustive
 def test_making_a_frozen_layer_trainable_applies_to_all_layers_inside():
     model = model_of().build(KEY)
     assert model.replace(trainable=False).replace(trainable=True) == model
@@ -184,6 +193,7 @@ def test_a_subclassed_model_freezes_the_layers_of_its_call():
     assert block == fk.freeze(Block(layers.Dense(2)).build(KEY, SEQUENCE))
 
 
+@pytest.mark.exhaustive
 def test_each_pattern_of_a_list_matches_a_layer():
     x = fk.Input((4,))
     model = fk.Model(x, fk.layers.Dense(2, name="head")(fk.layers.Dense(3, name="body")(x)))

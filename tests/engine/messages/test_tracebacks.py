@@ -146,6 +146,7 @@ def _caught(mistake):
     return caught.value
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_traceback_shows_only_the_frames_of_the_user(filtering, name):
     mistake, last = MISTAKES[name]

@@ -79,6 +79,7 @@ def _in_function(code):
     return scope["run"]
 
 
+@pytest.mark.one_in(19)
 @pytest.mark.parametrize("mode", ["function", "module", "warm", "traced"])
 @pytest.mark.parametrize(
     ("code", "count"),
@@ -101,6 +102,7 @@ def test_a_statement_that_drops_a_result_warns(code, count, mode):
     assert all("Write `value = value.twin()`" in text for text in found)
 
 
+@pytest.mark.exhaustive
 def test_a_displayed_result_is_not_dropped():
     assert messages(lambda: exec(compile("VALUE.twin()", "cell", "single"), {**globals()})) == []
 
@@ -163,6 +165,7 @@ def test_fit_warns_before_the_first_step():
     assert caught.traceback[0].lineno is not None
 
 
+@pytest.mark.exhaustive
 def test_a_training_that_is_stored_may_drop_its_result(tmp_path):
     saver = fk.callbacks.ModelCheckpoint(tmp_path / "m.npz")
     assert messages(_in_function("TRAINER.fit(RUN, X, Y, verbose=0)")) != []
@@ -221,6 +224,7 @@ def test_a_notebook_warns_unless_the_cell_shows_the_value():
         shells.InteractiveShell.clear_instance()
 
 
+@pytest.mark.exhaustive
 def test_a_normalization_without_statistics():
     x = fk.Input((3,))
     model = fk.Model(x, layers.Dense(1)(layers.Normalization(name="scale")(x)))

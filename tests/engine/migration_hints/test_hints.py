@@ -17,6 +17,7 @@ MODEL = fk.Sequential([fk.Input((3,)), layers.Dense(2, name="name")])
 
 
 # what Keras users look for first: the kind of a row, the name
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("title", "name"),
     [

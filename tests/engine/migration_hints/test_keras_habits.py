@@ -56,6 +56,7 @@ def test_threads_share_no_state():
     assert all(model == models[0] for model in models)
 
 
+@pytest.mark.exhaustive
 def test_equality_survives_pickle_in_another_process(tmp_path):
     x = fk.Input((3,))
     model = fk.Model(x, layers.Dense(2)(x)).build(KEY)

@@ -267,6 +267,7 @@ HABITS = (
 )
 
 
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize(("expression", "part"), HABITS, ids=[row[0] for row in HABITS])
 def test_a_keras_habit_gets_a_migration_hint(expression, part):
     with pytest.raises((AttributeError, TypeError, KeyError, IndexError, ValueError)) as caught:
@@ -305,6 +306,7 @@ def test_the_form_of_a_subclass_runs():
     assert scope["Subclassed"](units=5)(INPUT).shape == (None, 5)
 
 
+@pytest.mark.exhaustive
 def test_layers_by_position_as_in_keras():
     with keras_rules():
         inputs = keras.Input((3,))
@@ -475,6 +477,7 @@ def _hints():
             yield table, key, text.replace("{name}", repr("name"))
 
 
+@pytest.mark.exhaustive
 def test_every_hint_has_code_that_compiles():
     for table, key, text in _hints():
         assert text.count("`") % 2 == 0, (table, key)
@@ -494,6 +497,7 @@ def test_no_hint_is_for_a_name_that_exists():
             assert not hasattr(value, key), f"{table}: {type(value).__name__} has {key}"
 
 
+@pytest.mark.exhaustive
 def test_the_code_of_every_hint_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model, state = MODEL, {}

@@ -28,6 +28,7 @@ MODEL_METHODS = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("base", [fk.Model, fk.Sequential], ids=["model", "sequential"])
 @pytest.mark.parametrize("name", MODEL_METHODS)
 def test_methods_of_a_model_that_keras_calls(base, name):
@@ -35,6 +36,7 @@ def test_methods_of_a_model_that_keras_calls(base, name):
         type("Mine", (base,), {name: anything})
 
 
+@pytest.mark.exhaustive
 def test_the_shown_objective_trains():
     with pytest.raises(TypeError, match="objective") as error:
         type("Mine", (Mixin, fk.Model), {})
@@ -65,6 +67,7 @@ def test_overriding_the_metrics_property_and_allowed_overrides():
     assert Fine(3)(fk.Input((2,))).shape == (None, 3)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["step", "train_step", "test_step", "compute_loss", "compile"])
 def test_methods_of_a_trainer_that_fit_does_not_call(name):
     with pytest.raises(TypeError, match=f"^Mine: {name} is never called, as fit compiles its own"):
@@ -118,6 +121,7 @@ def test_unknown_hooks_are_rejected(name, instead):
         type("Mine", (fk.Callback,), {name: anything})
 
 
+@pytest.mark.exhaustive
 def test_hooks_in_our_form():
     for method in (
         lambda self, epoch, run, logs: None,

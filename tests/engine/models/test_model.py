@@ -201,6 +201,7 @@ def _drawn(theirs):
 
 
 # the model of all layer types compiles as long as all other models together
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=pytest.mark.exhaustive if n == "mixed" else ()) for n in PAIRS],
@@ -255,6 +256,7 @@ def test_fields_in_another_order_match_by_layer_names(tmp_path):
     np.testing.assert_allclose(model(X), expected, rtol=2e-5)
 
 
+@pytest.mark.exhaustive
 def test_custom_layers_inside_a_functional_model(tmp_path):
     with keras_rules():
         x = keras.Input(X.shape[1:])
@@ -284,6 +286,7 @@ def test_weights_of_the_plain_graph_load_into_the_composed_model(tmp_path):
     assert restored == model
 
 
+@pytest.mark.exhaustive
 def test_a_subclassed_model_of_keras_opens_with_its_class(tmp_path):
     class Net(keras.Model):
         def __init__(self, units, **options):

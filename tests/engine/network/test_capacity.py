@@ -69,6 +69,7 @@ def test_a_state_with_caches():
     assert jax.tree.map(lambda a: a.shape, MODEL.init_state(3, 10, [spec, None], slack=2)) == shapes
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("slack", [0, 2])
 def test_prefill_and_decode_are_the_graph_of_training(full, slack):
     for pieces in ([1] * 8, [6, 1, 1], [2, 6]):
@@ -77,6 +78,7 @@ def test_prefill_and_decode_are_the_graph_of_training(full, slack):
         assert state["positions"]["length"].tolist() == [8, 8, 8]
 
 
+@pytest.mark.exhaustive
 def test_rows_have_their_own_lengths(full):
     lengths = np.array([8, 3, 5])
     mask = np.arange(8)[None] < lengths[:, None]
@@ -89,6 +91,7 @@ def test_rows_have_their_own_lengths(full):
         np.testing.assert_allclose(out.value[row, 0], MODEL(text, state=STATE)[0, -1], atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_decoding_is_a_valid_loop(full):
     def step(state, token):
         out = MODEL.apply(token[:, None], state=state)
@@ -98,6 +101,7 @@ def test_decoding_is_a_valid_loop(full):
     np.testing.assert_allclose(jnp.swapaxes(values, 0, 1), full, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_rolled_and_inlined_models_decode(full):
     equal = _decoder(CAUSAL, CAUSAL, CAUSAL)
     expected = equal(IDS, state=equal.init_state())
@@ -119,6 +123,7 @@ def test_packed_rows_in_training(full):
     np.testing.assert_allclose(y[0, 5:], full[1, :3], atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_full_cache_is_reported_before_the_call():
     _, state = _decode(MODEL, [8])
     message = r"cache of 'block_1/attention', row 0: expected at most 10 tokens.* received 11"
@@ -152,6 +157,7 @@ def test_caches_are_no_weights(tmp_path):
     assert loaded.keys() == {"norm"}
 
 
+@pytest.mark.exhaustive
 def test_reset_state_empties_the_caches(full):
     _, state = _decode(MODEL, [8])
     state = MODEL.reset_state(state)

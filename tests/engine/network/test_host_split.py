@@ -33,6 +33,7 @@ def test_every_stored_case_is_tested():
     assert set(_cases()) == {*CASES, *MORE}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CASES)
 def test_files_of_keras_that_begin_with_strings(name, tmp_path):
     case, path = _cases()[name], tmp_path / "m.keras"
@@ -54,6 +55,7 @@ def test_files_of_keras_that_begin_with_strings(name, tmp_path):
     assert fk.load_weights(weights, model, state)[0] == model
 
 
+@pytest.mark.exhaustive
 def test_a_file_of_keras_that_returns_strings(tmp_path):
     case, path = _cases()["decoded"], tmp_path / "m.keras"
     path.write_bytes(file_bytes(case))
@@ -84,6 +86,7 @@ def test_hdf5_without_the_vocabulary_is_rejected(tmp_path):
     assert fk.load_model(path)[0](TEXTS).tolist() == [[2, 3, 3], [3, 0, 0], [1, 0, 0]]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("layer", "shape", "expected", "dtype"),
     [
@@ -109,6 +112,7 @@ def test_an_unknown_length_has_an_axis_name():
     assert out.spec.dims[1] != "b"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["string", str, "U", "S5", np.dtype("U3"), object])
 def test_dtypes_of_texts(dtype):
     assert fk.Input((2,), dtype=dtype).dtype == "string"
@@ -173,6 +177,7 @@ def numbers(model):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "form", [np.asarray, list, lambda x: [x], np.char.encode, lambda x: x.astype(object)]
 )
@@ -181,6 +186,7 @@ def test_texts_in_every_form(model, numbers, form):
     np.testing.assert_array_equal(model(form(TEXTS)), expected)
 
 
+@pytest.mark.exhaustive
 def test_inside_transformations_the_texts_are_constants(model, numbers):
     expected = numbers(WORDS(TEXTS))
     np.testing.assert_allclose(jax.jit(lambda m: m(TEXTS))(model), expected, rtol=1e-6)
@@ -211,6 +217,7 @@ def _scores():
     return x, y, WORD(fk.ops.argmax(y, axis=-1))
 
 
+@pytest.mark.exhaustive
 def test_a_model_may_return_strings(tmp_path, key):
     x, y, word = _scores()
     assert (word.shape, word.dtype) == ((None,), "string")
@@ -228,6 +235,7 @@ def test_a_model_may_return_strings(tmp_path, key):
     assert fk.load_model(tmp_path / "m.keras")[0] == model
 
 
+@pytest.mark.exhaustive
 def test_names_of_tensors_between_host_and_device_are_unused():
     """A lookup called twice, and inputs and layers that use the numbered names of its outputs."""
     lookup = layers.StringLookup(vocabulary=["one", "two"], name="word")
@@ -291,6 +299,7 @@ def test_a_mask_of_texts_is_rejected(model):
         model(TEXTS, mask=np.ones(3, bool))
 
 
+@pytest.mark.exhaustive
 def test_models_with_strings_pickle_restore_and_rename(model):
     assert pickle.loads(pickle.dumps(model)) == model
     assert fk.Model.from_config(model.get_config()).build(jax.random.key(0)) == model
@@ -298,6 +307,7 @@ def test_models_with_strings_pickle_restore_and_rename(model):
     assert "texts (InputLayer)" in model.summary(show=False)
 
 
+@pytest.mark.exhaustive
 def test_split_models_have_the_dropout_and_state_of_the_model(key):
     x = fk.Input((), dtype="string")
     y = layers.BatchNormalization()(layers.Dropout(0.5)(WORDS.replace(output_mode="count")(x)))
@@ -311,6 +321,7 @@ def test_split_models_have_the_dropout_and_state_of_the_model(key):
     assert model_out.updates
 
 
+@pytest.mark.exhaustive
 def test_a_split_model_is_trained_and_joined_again(model, tmp_path, key):
     host, device = fk.split_host(model)
     trainer = fk.Trainer(
@@ -328,6 +339,7 @@ def test_a_split_model_is_trained_and_joined_again(model, tmp_path, key):
         fk.export(joined, None, tmp_path / "whole.jax")
 
 
+@pytest.mark.exhaustive
 def test_a_compiled_model_of_strings_resumes(model, tmp_path, key):
     trainer = fk.Trainer(optimizer=fk.optimizers.Adam(0.1), loss="mse")
     host, device = fk.split_host(model)

@@ -48,6 +48,7 @@ def test_models_without_a_graph_and_large_models():
     assert "plot_model" in large._repr_html_() and "<svg" not in large._repr_html_()
 
 
+@pytest.mark.exhaustive
 def test_calls_are_shown_as_a_function_that_folds():
     tree = _tree(_nested())
     blocks = list(tree.iter("details"))
@@ -65,6 +66,7 @@ def test_calls_are_shown_as_a_function_that_folds():
     assert "encoder:1 = encoder(x)" in text and "return sum" in text
 
 
+@pytest.mark.exhaustive
 def test_html_and_text_have_the_same_lines():
     for value in (_nested(), _nested().graph):
         first = next(ElementTree.fromstring(f"<div>{value._repr_html_()}</div>").iter("details"))
@@ -104,6 +106,7 @@ def test_the_printers_of_equinox_show_layers_and_a_folded_graph(monkeypatch):
     assert model.layers.__pdoc__(indent=2) == "x: InputLayer, encoder: Sequential, sum: Add"
 
 
+@pytest.mark.exhaustive
 def test_wadler_lindig_prints_a_model():
     printer = pytest.importorskip("wadler_lindig")
     text = printer.pformat(_nested().build(jax.random.key(0)))

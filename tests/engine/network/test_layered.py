@@ -31,6 +31,7 @@ def _points(path):
     return [tuple(map(float, pair)) for pair in re.findall(r"(-?[\d.]+) (-?[\d.]+)", path)]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("direction", ["TB", "LR", "BT", "RL"])
 @pytest.mark.parametrize("case", [CHAIN, SKIP, CROSSED, SHARED, SAME_RANK, WIDE])
 def test_boxes_do_not_overlap_and_lie_inside(case, direction):
@@ -84,6 +85,7 @@ def test_a_network_without_layers_in_a_row_is_empty():
     assert layout.paths == [] and layout.height == 0
 
 
+@pytest.mark.exhaustive
 def test_a_frame_contains_the_boxes_of_a_nested_network():
     x = fk.Input((3,), name="x")
     encoder = fk.Sequential([fk.Input((3,)), layers.Dense(4, name="hidden")], name="encoder")

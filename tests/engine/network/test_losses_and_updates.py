@@ -103,6 +103,7 @@ def test_results_do_not_share_mutable_objects_with_the_model():
     assert float(state["lay"]["calls"]) == 0.0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("count", "losses", "updates"), [(1, 2, 1), (2, 3, 2)])
 def test_only_calls_of_the_graph_add_losses_and_updates(count, losses, updates):
     inputs, outputs = noisy_graph()
@@ -157,6 +158,7 @@ def test_moving_statistics_are_updates():
         layer(x)
 
 
+@pytest.mark.exhaustive
 def test_a_frozen_normalization_uses_moving_statistics():
     layer = layers.BatchNormalization().build(KEY, (None, 4))
     state = {"moving_mean": jnp.full(4, 2.0), "moving_variance": jnp.full(4, 0.25)}
@@ -169,6 +171,7 @@ def test_a_frozen_normalization_uses_moving_statistics():
     assert abs(float(jnp.mean(trained.value))) < 1e-5 < abs(float(jnp.mean(frozen.value)))
 
 
+@pytest.mark.exhaustive
 def test_a_frozen_normalization_can_use_the_batch():
     """Pairs of training loss and test loss: two pairs for Keras 2, one pair for Keras 3."""
     x = 3 * X + 1
@@ -203,6 +206,7 @@ def test_a_shared_layer_updates_its_state_in_call_order():
         chex.assert_trees_all_equal(step(state), updates)
 
 
+@pytest.mark.exhaustive
 def test_a_training_step_is_one_program():
     x = fk.Input((4,))
     y = layers.Dense(1, name="head")(layers.BatchNormalization()(layers.Dense(3, name="first")(x)))
@@ -228,6 +232,7 @@ def test_a_training_step_is_one_program():
     assert int(newer.step) == 2
 
 
+@pytest.mark.exhaustive
 def test_inference_advances_carries_but_not_statistics():
     x = fk.Input((3, 4), batch_size=2)
     y = layers.SimpleRNN(2, stateful=True, name="rnn")(layers.BatchNormalization(name="bn")(x))
@@ -242,6 +247,7 @@ def test_inference_advances_carries_but_not_statistics():
     chex.assert_trees_all_equal(run.state, state_copy)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("wrap", [lambda m: m, lambda m: fk.Sequential([m], name="outer")])
 def test_reset_state_resets_carries_and_keeps_statistics(wrap):
     inner = fk.Sequential(
@@ -284,6 +290,7 @@ def test_carries_of_the_wrong_shape_are_errors():
         layer.apply(np.ones((2, 5, 4), "float32"), state={"state_0": state["state_0"]})
 
 
+@pytest.mark.exhaustive
 def test_freezing_takes_effect_at_the_next_step():
     model = fk.Sequential(
         [fk.Input((4,)), layers.Dense(3, name="body"), layers.Dense(1, name="head")]
@@ -305,6 +312,7 @@ def test_freezing_takes_effect_at_the_next_step():
     assert not np.array_equal(run.model.layers["head"].kernel, frozen.layers["head"].kernel)
 
 
+@pytest.mark.exhaustive
 def test_a_masked_loss_is_the_mean_over_unmasked_steps():
     y_true = np.zeros((1, 3, 1), "float32")
     y_pred = np.sqrt(np.array([[[1.0], [4.0], [9.0]]], "float32"))

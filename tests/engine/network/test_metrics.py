@@ -54,6 +54,7 @@ METRICS = [
 ]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("metric", METRICS, ids=lambda m: type(m).__name__)
 def test_merged_metric_states_equal_the_state_of_all_data(metric):
     rng = np.random.default_rng(4)

@@ -59,6 +59,7 @@ def test_automatic_names_are_unique_and_skip_used_names():
     assert list(fk.Model(x, h).layers) == ["x", "dense", "dense_1", "dense_2"]
 
 
+@pytest.mark.exhaustive
 def test_two_pretrained_networks_merge_under_a_prefix(key):
     first, second = resnet().build(key), resnet().build(jax.random.key(7))
     with pytest.raises(ValueError, match="two layers are named"):
@@ -86,6 +87,7 @@ def test_renaming_single_layers():
         fk.rename(model, {"a_body": "b_body"})
 
 
+@pytest.mark.exhaustive
 def test_renaming_keeps_options_and_pinned_calls(key):
     x = fk.Input((4,), name="x")
     out = layers.Dropout(0.5, name="drop")(x, training=False) * np.float32(2.0)
@@ -123,6 +125,7 @@ def test_inputs_and_outputs_must_be_symbolic():
         fk.Model(x, [])
 
 
+@pytest.mark.exhaustive
 def test_a_tensor_from_the_middle_cuts_the_graph(key):
     x = fk.Input((4,), name="x")
     first, second = layers.Dense(3, name="first"), layers.Dense(2, name="second")
@@ -153,6 +156,7 @@ def test_an_unused_input_is_allowed(key):
         model({"x": jnp.ones((1, 2))})
 
 
+@pytest.mark.exhaustive
 def test_repeated_calls_leave_memory_flat(key):
     model = resnet().build(key)
     state, x = model.init_state(), ones(2, 4)
@@ -197,6 +201,7 @@ def test_a_nested_model_is_one_node_a_call(key):
     assert set(model.init_state()["enc"]) == {"norm"}
 
 
+@pytest.mark.exhaustive
 def test_a_nested_model_is_an_ordinary_layer(key):
     model = nested().build(key)
     enc = model.layers["enc"]
@@ -210,6 +215,7 @@ def test_a_nested_model_is_an_ordinary_layer(key):
     assert other.layers["enc"].layers["dense"].kernel is enc.layers["dense"].kernel
 
 
+@pytest.mark.exhaustive
 def test_inlining_changes_no_value(key):
     model = nested().build(key)
     flat = fk.inline(model, "enc")
@@ -225,6 +231,7 @@ def test_inlining_changes_no_value(key):
         np.testing.assert_allclose(flat_out.updates["enc_norm"][name], value, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_inlining_carries_a_pinned_mode_and_masks(key):
     ids = fk.Input((5,), dtype="int32", name="ids")
     vectors = fk.Input((5, 3), name="words")
@@ -306,6 +313,7 @@ class WithoutCall(fk.Model):
     units: int = 2
 
 
+@pytest.mark.exhaustive
 def test_a_subclass_is_recorded_and_goes_to_json(key):
     x = fk.Input((4,), name="x")
     model = fk.Model(x, Residual(4, name="second")(Residual(4, name="first")(x))).build(key)
@@ -369,6 +377,7 @@ def test_add_pop_and_slices_return_new_models(key):
     assert [layer.name for layer in built] == ["dense", "dense_1", "activation"]
 
 
+@pytest.mark.exhaustive
 def test_public_names_of_models_are_for_users():
     model = fk.Sequential([fk.Input((4,)), layers.Dense(3)])
     plain = {name for name in dir(layers.Dense(3)) if not name.startswith("_")}
@@ -427,6 +436,7 @@ def test_json_round_trip_of_sequential_models():
         assert fk.Sequential.from_config(config) == model
 
 
+@pytest.mark.exhaustive
 def test_paths_of_nested_weights_are_names(key):
     model = nested().build(key)
     pairs = jax.tree_util.tree_leaves_with_path(model)
@@ -470,6 +480,7 @@ class SimpleDense(fk.Layer):
         return x @ self.w + self.b.reshape(1, -1)
 
 
+@pytest.mark.exhaustive
 def test_an_attribute_of_keras_names_its_replacement():
     with pytest.raises(AttributeError, match="Did you mean 'units'"):
         _ = layers.Dense(2).unit
@@ -478,6 +489,7 @@ def test_an_attribute_of_keras_names_its_replacement():
     assert getattr(layers.Dense(2), "unit", None) is None
 
 
+@pytest.mark.exhaustive
 def test_a_layer_of_three_methods_trains(key):
     x = fk.Input((3,), name="x")
     model = fk.Model(x, SimpleDense(1)(SimpleDense(4)(x))).build(key)
@@ -525,6 +537,7 @@ def test_a_layer_on_a_numpy_array(key):
         layers.Dense(15)(ones(20, 10))
 
 
+@pytest.mark.exhaustive
 def test_one_layer_in_three_modes(key):
     layer = layers.Dense(3, activation="tanh").build(key, (None, 4))
     x = jax.random.normal(jax.random.key(1), (2, 4))
@@ -566,6 +579,7 @@ def test_graphs_are_hashable_values():
     assert sizes_by_model[candidate(2, 1)] == [(2, 1), (2, 1)]
 
 
+@pytest.mark.exhaustive
 def test_equal_networks_share_one_compiled_program(key):
     first, second = resnet().build(key), resnet().build(jax.random.key(3))
     state, x = first.init_state(), ones(3, 4)
@@ -589,6 +603,7 @@ def test_a_graph_prints_its_calls_in_order(capsys):
     assert diagram == fk.to_mermaid(nested())
 
 
+@pytest.mark.exhaustive
 def test_shapes_of_equal_blocks_are_computed_once(key):
     builds = []
 

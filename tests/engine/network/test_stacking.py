@@ -57,6 +57,7 @@ def inputs_of(model):
     return jax.random.normal(KEY, shape)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("make", [chain, nested, masked, masked_inside])
 def test_a_stacked_network_computes_what_single_blocks_compute(make):
     model = make().build(KEY)
@@ -82,6 +83,7 @@ def test_a_stacked_network_computes_what_single_blocks_compute(make):
         )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("make", [chain, nested])
 def test_unstack_inverts_stack(make):
     model = make().build(KEY)

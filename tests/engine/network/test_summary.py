@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 import fkeras as fk
 from fkeras import layers
 from fkeras.engine.network.summary import number_text
@@ -19,6 +21,7 @@ def test_a_summary_shows_flops_per_layer_and_in_total():
     ).summary(show=False)
 
 
+@pytest.mark.exhaustive
 def test_unknown_flops_are_shown_as_unknown():
     x = fk.Input((None, 3))
     text = fk.Model(x, layers.Dense(1)(layers.LSTM(2)(x))).summary(show=False)

@@ -37,10 +37,12 @@ Model(name='siamese'):
 """
 
 
+@pytest.mark.exhaustive
 def test_a_model_is_shown_as_a_function():
     assert repr(siamese()) == EXPECTED.strip()
 
 
+@pytest.mark.exhaustive
 def test_a_built_model_shows_numbers_of_weights():
     model = fk.freeze(siamese().build(jax.random.key(0)), "lstm")
     lines = repr(model).splitlines()
@@ -103,6 +105,7 @@ def test_fields_and_layers_of_subclasses():
     assert "Dense(3)" in repr(built) and built == built.replace()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("depth", ["roll", "unroll"])
 def test_repeated_blocks(depth):
     hidden = [layers.Dense(4, activation="tanh") for _ in range(6)]
@@ -153,6 +156,7 @@ def test_calls_of_a_built_model_name_no_shapes_of_weights():
     assert "kernel" not in after and after.splitlines()[2].startswith(before.splitlines()[2])
 
 
+@pytest.mark.exhaustive
 def test_leaves_that_are_no_arrays_are_shown():
     inner = fk.Sequential([fk.Input((3,)), layers.Dense(2)])
     model = fk.Model(x := fk.Input((4,)), inner(layers.Dense(3, name="d", trainable=False)(x)))

@@ -159,6 +159,7 @@ FUNCTIONS = [
 ]
 
 
+@pytest.mark.one_in(32)
 @pytest.mark.parametrize("index", range(len(FUNCTIONS)))
 def test_rows_of_functions(index):
     function, expected = FUNCTIONS[index]
@@ -193,6 +194,7 @@ MASKED = [
 ]
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("index", range(len(MASKED)))
 def test_sums_over_masked_rows(index):
     function, whole = MASKED[index]
@@ -201,6 +203,7 @@ def test_sums_over_masked_rows(index):
     assert value == (WHOLE if whole else MIXED)
 
 
+@pytest.mark.exhaustive
 def test_tables():
     def lookup(table, ids, valid):
         found = table[ids]

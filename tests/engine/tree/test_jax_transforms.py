@@ -50,6 +50,7 @@ def test_optax_takes_labels_and_masks_that_tree_map_made():
             )
 
 
+@pytest.mark.exhaustive
 def test_a_trainer_takes_the_same_labels():
     labels = jax.tree.map(lambda a: "train" if a.ndim > 1 else "keep", MODEL)
     by_path = {
@@ -163,6 +164,7 @@ def test_trees_of_shapes_and_other_values_compare():
         assert (MODEL == other) is False
 
 
+@pytest.mark.exhaustive
 def test_a_donated_model_or_run_names_the_value_to_use():
     trainer = fk.Trainer("adam", "mse")
     run = trainer.init(jax.tree.map(jnp.array, MODEL), KEY)
@@ -203,6 +205,7 @@ KEYS = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", KEYS)
 def test_build_init_and_calls_take_the_same_keys(name):
     make, message = KEYS[name]
@@ -243,6 +246,7 @@ class Positions(fk.Model):
 SEQUENCES = np.arange(40, dtype="float32").reshape(2, 5, 4)
 
 
+@pytest.mark.exhaustive
 def test_a_layer_called_on_a_constant_belongs_to_the_model(tmp_path):
     x = fk.Input((5, 4))
     model = fk.Model(x, layers.Dense(1)(Positions(5)(x)))
@@ -263,6 +267,7 @@ def test_a_layer_called_on_a_constant_belongs_to_the_model(tmp_path):
         np.testing.assert_array_equal(loaded(SEQUENCES), saved(SEQUENCES))
 
 
+@pytest.mark.exhaustive
 def test_state_and_randomness_of_constant_calls():
     class Noisy(fk.Model):
         def call(self, x):

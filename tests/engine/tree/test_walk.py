@@ -33,6 +33,7 @@ def model():
     return fk.Model(x, inner(y))
 
 
+@pytest.mark.exhaustive
 def test_paths_and_layers_come_in_the_order_of_the_leaves():
     layer = nested()
     assert [path for path, _ in children(layer)] == ["inner/0/0", "inner/1", "named/gate"]

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 import fkeras as fk
 from fkeras import layers
@@ -28,6 +29,7 @@ def _deep(x, depth):
     return x
 
 
+@pytest.mark.exhaustive
 def test_deep_networks_for_images_of_unknown_size():
     # with full expressions the time grows exponentially with the depth
     inputs = fk.Input((None, None, 2))

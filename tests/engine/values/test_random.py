@@ -22,6 +22,7 @@ def test_keys_are_derived_as_jax_derives_them():
             random.fold_in(invalid, 1)
 
 
+@pytest.mark.exhaustive
 def test_uniform_weights_are_the_bits_of_jax_and_compile_nothing():
     key = jax.random.key(11)
     with count_compiles() as compiles:

@@ -13,6 +13,7 @@ RUN = TRAINER.init(fk.Sequential([fk.Input((1,)), layers.Dense(1)]), jax.random.
 Y = np.ones((2, 1), "float32")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("table", "parts"),
     [
@@ -48,6 +49,7 @@ def test_columns_of_numbers_are_taken():
         assert int(run.step) == 1
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("column", "words"),
     [

@@ -12,6 +12,7 @@ KEY = jax.random.key(0)
 EXTREME = jnp.array([[-jnp.inf, -1e9, -1e4, 0.0, 1e4, 1e9, jnp.inf]])
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "layer",
     [
@@ -35,6 +36,7 @@ def test_extreme_inputs_give_no_nan(layer):
     assert half(finite).dtype == jnp.bfloat16
 
 
+@pytest.mark.exhaustive
 def test_prelu_learns_one_slope_per_channel():
     x = jnp.full((2, 3, 4, 5), -2.0)
     layer = layers.PReLU("zeros", shared_axes=(1, 2)).build(KEY, (None, None, None, 5))

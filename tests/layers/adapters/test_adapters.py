@@ -58,6 +58,7 @@ ADAPTERS = [
 ]
 
 
+@pytest.mark.one_in(33)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=str)
 def test_an_adapted_layer_equals_its_base_first_and_its_merged_kernel_later(name, adapter):
@@ -72,6 +73,7 @@ def test_an_adapted_layer_equals_its_base_first_and_its_merged_kernel_later(name
     assert jnp.abs(adapted(x) - layer(x)).max() > 1e-3
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("tied", [True, False, None])
 def test_an_adapted_embedding_equals_its_merged_table_in_both_directions(tied):
     layer = (
@@ -105,6 +107,7 @@ def untied():
     return fk.Model(ids, UNTIED(layers.Dense(6, name="body")(UNTIED(ids)), reverse=True)).build(KEY)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", [None, "int8", "int4", "int4/4"])
 @pytest.mark.parametrize("adapter", [LoRA(2, alpha=6), DoRA(2), IA3(), IA3("inputs")], ids=str)
 def test_untied_logits_have_adapters_of_their_own(adapter, mode):
@@ -124,6 +127,7 @@ def test_untied_logits_have_adapters_of_their_own(adapter, mode):
     assert jnp.abs(table.reverse_embeddings - before.reverse_embeddings).max() > 1e-3
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("pattern", "paths"),
     [
@@ -142,6 +146,7 @@ def test_vectors_and_logits_are_selected_together_or_apart(pattern, paths):
     )
 
 
+@pytest.mark.exhaustive
 def test_vectors_and_logits_have_ranks_files_and_places_of_their_own(tmp_path):
     model = transforms.adapt(untied(), "table/embeddings", LoRA(2), KEY)
     model = moved(transforms.adapt(model, "table/reverse_embeddings", DoRA(3), KEY))
@@ -177,6 +182,7 @@ def test_adapters_that_do_not_fit_vectors_or_logits():
         transforms.merge_adapters(transforms.adapt(untied(), "table", SoftPrompt(2), KEY))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_bottleneck_follows_vectors_and_leaves_logits(tied):
     layer = UNTIED.replace(tie_weights=tied)
@@ -202,6 +208,7 @@ class Head(fk.Layer):
         return context.child("table").run(self.table, x, reverse=True)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("tied", [True, False])
 def test_logits_of_an_embedding_inside_a_layer_are_adapted(tied):
     layer = Head(UNTIED.replace(tie_weights=tied)).build(KEY, (None, 7, 6))
@@ -226,6 +233,7 @@ def test_the_scale_of_lora():
     assert LoRA(16, alpha=8, rank_stabilized=True).scale == 2.0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["int8", "int4", "int4/4", "float8"])
 @pytest.mark.parametrize("adapter", [LoRA(2), DoRA(2), IA3()], ids=str)
 def test_adapters_over_quantized_weights(mode, adapter):
@@ -242,6 +250,7 @@ def test_adapters_over_quantized_weights(mode, adapter):
         transforms.merge_adapters(adapted)
 
 
+@pytest.mark.exhaustive
 def test_an_embedding_of_codes_with_an_adapter():
     layer = fk.quantize(layers.ReversibleEmbedding(9, 5).build(KEY, IDS), "int4")
     adapted = moved(transforms.adapt(layer, "*", LoRA(2), KEY))
@@ -249,6 +258,7 @@ def test_an_embedding_of_codes_with_an_adapter():
     np.testing.assert_allclose(adapted(IDS), floats(IDS), atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_dropout_of_lora_acts_in_training_only():
     adapted = moved(transforms.adapt(layers.Dense(4).build(KEY, X), "*", LoRA(2, dropout=0.5), KEY))
     value = adapted.apply(X, training=True, key=KEY).value
@@ -258,6 +268,7 @@ def test_dropout_of_lora_acts_in_training_only():
         adapted.apply(X, training=True)
 
 
+@pytest.mark.exhaustive
 def test_a_bottleneck_adds_two_products_after_the_activation():
     layer = layers.Dense(4, activation="relu").build(KEY, X)
     adapted = moved(transforms.adapt(layer, "*", Bottleneck(2, activation="gelu"), KEY))
@@ -271,6 +282,7 @@ def test_a_bottleneck_adds_two_products_after_the_activation():
         transforms.merge_adapters(adapted)
 
 
+@pytest.mark.exhaustive
 def test_a_soft_prompt_has_ids_after_those_of_the_table():
     layer = layers.Embedding(9, 5, mask_zero=True).build(KEY, IDS)
     adapted = transforms.adapt(layer, "*", SoftPrompt(2), KEY)
@@ -395,6 +407,7 @@ class Direct(fk.Layer):
         return self.table(self.up(x), reverse=True)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("adapter", [LoRA(2), DoRA(2), IA3()], ids=str)
 def test_layers_that_are_called_without_a_context_are_adapted(adapter):
     layer = Direct(layers.Dense(6, activation="relu"), UNTIED).build(KEY, (None, 7, 6))
@@ -412,6 +425,7 @@ def test_layers_that_are_called_without_a_context_are_adapted(adapter):
     assert all(jnp.abs(slope).max() > 0 for slope in jax.tree.leaves(slopes))
 
 
+@pytest.mark.exhaustive
 def test_an_interception_of_a_layer_inside_shows_the_adapted_output():
     attention = layers.MultiHeadAttention(2, 3, name="attention").build(KEY, X, X)
     x = fk.Input((7, 6), name="x")

@@ -43,6 +43,7 @@ def _reference(query, key, value, mask=None, bias=0.0, scale=None):
     return y
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("groups", "shape"), [(1, (3, 1, 5, 6)), (2, (1, 4, 5, 6)), (4, (5, 6))])
 def test_dot_product_attention_against_loops(groups, shape):
     query, key, value = _draw(3, 5, 4, 2), _draw(3, 6, groups, 2), _draw(3, 6, groups, 3)
@@ -73,6 +74,7 @@ def test_attend_and_attend_with_weights_agree():
     np.testing.assert_allclose(sums, np.broadcast_to(mask.any((-1, -2)), sums.shape), atol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_values_and_gradients_are_finite(dtype):
     """Covers rows without a key, huge scores and biases of -inf, in every precision."""
@@ -99,6 +101,7 @@ def test_values_and_gradients_are_finite(dtype):
     assert (biased[:, 2] == 0).all()
 
 
+@pytest.mark.exhaustive
 def test_rows_without_keys_match_keras():
     x = _draw(2, 4, 6)
     mask = np.array([[True, True, False, False], [False] * 4])
@@ -155,6 +158,7 @@ def _projected(layer):
     )
 
 
+@pytest.mark.exhaustive
 def test_a_query_without_a_key_gives_zeros_and_no_gradient():
     query, value = jnp.asarray(_draw(2, 3, 4)), jnp.asarray(_draw(2, 5, 4))
     value_mask = np.array([[True] * 5, [False] * 5])  # sample 1 has no key
@@ -220,6 +224,7 @@ def test_a_query_without_a_key_gives_zeros_and_no_gradient():
         layers.MultiHeadAttention(2, 3, empty_rows="none")
 
 
+@pytest.mark.exhaustive
 def test_queries_without_a_key_in_files(tmp_path):
     """Keras's files keep Keras's rule, fkeras's files give zeros; saving again keeps the rule."""
     x, mask = _draw(2, 4, 6), np.array([[True, True, False, False], [False] * 4])
@@ -254,6 +259,7 @@ def test_queries_without_a_key_in_files(tmp_path):
     ] == ["zeros"] * 2
 
 
+@pytest.mark.exhaustive
 def test_attention_over_no_steps():
     x, empty = _draw(2, 3, 4), np.zeros((2, 0, 4), "float32")
     layer = layers.MultiHeadAttention(2, 3).build(KEY, x, x)
@@ -282,6 +288,7 @@ def _masks():
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("layer", "scores"),
     [(layers.MultiHeadAttention(2, 3), False), (layers.GroupQueryAttention(3, 2, 1), True)],
@@ -312,6 +319,7 @@ def test_masks_combine_as_in_keras(layer, scores):
             np.testing.assert_allclose(actual, expected_array, atol=1e-5)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "layer",
     [
@@ -344,6 +352,7 @@ def test_lists_of_masks_match_keras(layer):
         assert (out.mask is None) == (mask[0] is None)
 
 
+@pytest.mark.exhaustive
 def test_masks_pass_through_a_graph():
     ids = fk.Input((None,), dtype="int32")
     x = layers.Embedding(9, 6, mask_zero=True)(ids)
@@ -359,6 +368,7 @@ def test_masks_pass_through_a_graph():
     np.testing.assert_allclose(shorter.value[0], out.value[0][:, :2], atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_padding_mask_with_an_attention_axis():
     """The mask (b, n, t) covers an attention axis and axes that are not attended over."""
     x = _draw(2, 3, 4, 5)
@@ -382,6 +392,7 @@ def test_a_padding_mask_with_an_attention_axis():
     np.testing.assert_allclose(y.reshape(6, 4, 5), rows, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_tensors_by_name_and_the_prng_key():
     x, k = _draw(2, 4, 6), _draw(2, 4, 5)
     layer = layers.MultiHeadAttention(2, 3, dropout=0.5).build(KEY, x, x, k)
@@ -400,6 +411,7 @@ def test_tensors_by_name_and_the_prng_key():
         layer(x, x, value=x)
 
 
+@pytest.mark.exhaustive
 def test_dropout_drops_weights_and_keeps_their_sums():
     layer = layers.Attention(dropout=0.25)
     query, value = np.ones((1, 50, 4), "float32"), np.ones((1, 80, 4), "float32")
@@ -432,6 +444,7 @@ def test_unsupported_flash_attention_is_rejected():
             layer(x, x)
 
 
+@pytest.mark.exhaustive
 def test_values_of_another_size_than_keys():
     """Keras's fused attention on JAX rejects these sizes; with scores Keras computes the same."""
     x = _draw(2, 4, 6)
@@ -474,6 +487,7 @@ def test_kernels_have_the_variance_of_keras():
         assert abs(float(kernel.std()) - (2 / (64 + 128)) ** 0.5) < 0.002
 
 
+@pytest.mark.exhaustive
 def test_penalties_match_keras():
     x = _draw(2, 4, 6)
     for layer in (
@@ -579,6 +593,7 @@ def test_bad_arrays_are_rejected():
         layers.Attention()([x, x], mask=jnp.ones((2, 3), bool))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("values", "keys"), [(5, 1), (1, 5), (5, 4)])
 @pytest.mark.parametrize(
     "layer",

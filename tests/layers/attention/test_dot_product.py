@@ -71,6 +71,7 @@ MASKS = [
 ]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("mask", [None, *MASKS, masks.Window(2, both_sides=True)], ids=repr)
 def test_numbers(mask):
     q, k, v = _inputs()
@@ -96,6 +97,7 @@ def _decode(layer, arrays, positions, pieces, length, slack=0):
     return np.concatenate(values, axis=1), state
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(6))
 def test_a_cache_equals_one_computation(seed):
     # few sizes of pieces: each is a program to compile
@@ -111,6 +113,7 @@ def test_a_cache_equals_one_computation(seed):
     assert state["positions"].shape == (B, 16 if math.isinf(ring) else min(16, ring))
 
 
+@pytest.mark.exhaustive
 def test_a_prompt_longer_than_the_ring_in_one_call():
     mask, arrays = CAUSAL & masks.Window(3), _inputs()
     y, state = _decode(layers.DotProductAttention(mask), arrays, _positions([T] * B), [T], T)
@@ -119,6 +122,7 @@ def test_a_prompt_longer_than_the_ring_in_one_call():
     assert sorted(state["positions"][0].tolist()) == [9, 10, 11]
 
 
+@pytest.mark.exhaustive
 def test_tokens_that_were_taken_back_are_not_seen():
     # speculative decoding: the lengths go back, the slots keep the rejected tokens
     mask, slack = CAUSAL & masks.Window(3), 4
@@ -136,6 +140,7 @@ def test_tokens_that_were_taken_back_are_not_seen():
         )
 
 
+@pytest.mark.exhaustive
 def test_other_rows_leave_a_row_bit_equal():
     layer = layers.DotProductAttention(CAUSAL)
     step = jax.jit(lambda q, k, v, p, s: layer.apply(q, k, v, p, state=s))
@@ -149,6 +154,7 @@ def test_other_rows_leave_a_row_bit_equal():
         np.testing.assert_array_equal(entry[0], other.updates[name][0], err_msg=name)
 
 
+@pytest.mark.exhaustive
 def test_a_row_without_keys_is_zero_with_zero_gradient():
     q, k, v = _inputs()
     for layer, positions in (
@@ -165,6 +171,7 @@ def test_a_row_without_keys_is_zero_with_zero_gradient():
         assert not any(np.asarray(g).any() for g in grads)
 
 
+@pytest.mark.exhaustive
 def test_a_full_cache_is_an_error_or_nan():
     arrays, layer = _inputs(), layers.DotProductAttention(CAUSAL)
     positions = _positions([T, 8, 3])
@@ -182,6 +189,7 @@ def test_a_full_cache_is_an_error_or_nan():
     assert np.isfinite(y).all()
 
 
+@pytest.mark.exhaustive
 def test_codes_of_8_bits():
     layer = layers.DotProductAttention(CAUSAL, cache="int8")
     arrays = [np.repeat(x, 16, axis=-1) for x in _inputs()]  # heads of 64 channels
@@ -199,6 +207,7 @@ def test_codes_of_8_bits():
     np.testing.assert_allclose(*pieces, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_packed_rows_equal_rows_of_their_own():
     q, k, v = _inputs(batch=1)
     layer = layers.DotProductAttention(CAUSAL)
@@ -210,6 +219,7 @@ def test_packed_rows_equal_rows_of_their_own():
         np.testing.assert_allclose(y[:, first:last], expected, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_masks_of_the_inputs_mark_padding():
     q, k, v = _inputs()
     valid = np.arange(T)[None] < np.array([4, 12, 7])[:, None]
@@ -227,6 +237,7 @@ def test_masks_of_the_inputs_mark_padding():
         )
 
 
+@pytest.mark.exhaustive
 def test_attention_masks():
     q, k, v = _inputs()
     ids = np.array([[1] * 5 + [2] * 4 + [0] * 3] * B, "int32")
@@ -249,6 +260,7 @@ def test_attention_masks():
         np.testing.assert_allclose(y[row], alone[0], atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_graph_takes_masks_with_tensors(tmp_path):
     q, k, v = (fk.Input((None, n, d)) for n, d in ((H, D), (G, D), (G, F)))
     ids = fk.Input((None,), dtype="int32", name="ids")
@@ -275,6 +287,7 @@ def test_no_cache_without_positions():
     assert fk.Model([q, k, v], layers.DotProductAttention()(q, k, v)).init_state(2, 5) == {}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kernel", ["xla", "cudnn"])
 def test_kernels(kernel):
     q, k, v = _inputs()
@@ -324,6 +337,7 @@ def test_kernels_of_platforms():
     assert kernels(layer.replace(dropout=0.1), training=True) == ["blockwise"] * 3
 
 
+@pytest.mark.exhaustive
 def test_dropout_in_training_only():
     arrays = _inputs()
     layer = layers.DotProductAttention(CAUSAL, dropout=0.5, soft_cap=2.0)

@@ -60,6 +60,7 @@ def test_wrong_inputs_of_positions():
         layer.apply(IDS, state=layer.init_state(3, 16))
 
 
+@pytest.mark.exhaustive
 def test_sines_and_cosines():
     layer = layers.SinePositionEncoding(100.0)
     y = layer(X, start_index=2)
@@ -75,6 +76,7 @@ def test_sines_and_cosines():
     np.testing.assert_array_equal(wide[:, 2], layer(X, positions))
 
 
+@pytest.mark.exhaustive
 def test_learned_positions():
     layer = layers.PositionEmbedding(8).build(KEY, X)
     table = layer.position_embeddings
@@ -128,6 +130,7 @@ def test_wrong_arguments(make, message):
         make()
 
 
+@pytest.mark.exhaustive
 def test_a_model_with_learned_positions_decodes():
     ids = fk.Input((None,), dtype="int32", name="ids")
     positions = layers.Positions(name="positions")(ids)

@@ -30,6 +30,7 @@ X = np.cos(np.arange(2 * 3 * 6)).reshape(2, 3, 6).astype("float32")
 P = np.array([[0, 2, 5], [1, 1, 7]])
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(("scaling", "length", "expected", "factor"), NUMBERS)
 def test_frequencies(scaling, length, expected, factor):
     frequencies = scaling.frequencies(16, 500.0, jnp.array(length))
@@ -46,6 +47,7 @@ def test_frequencies(scaling, length, expected, factor):
     np.testing.assert_allclose(turned[8:], factor * np.sin(angles), atol=2e-5)
 
 
+@pytest.mark.exhaustive
 def test_rows_have_their_own_lengths():
     scaling = rotary.Dynamic(4.0, 8)
     layer = layers.RotaryEmbedding(scaling=scaling)
@@ -56,6 +58,7 @@ def test_rows_have_their_own_lengths():
         np.testing.assert_allclose(y[row], layer(x[row:][:1], positions[row:][:1])[0], atol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "scaling", [rotary.Dynamic(4.0, 8), rotary.LongRope([1.0, 1.0], [4.0, 2.0], 8, 64)]
 )
@@ -107,6 +110,7 @@ def test_numbers_of_keras_hub():
     assert set(plain["config"]) <= {"name", "trainable", "dtype", *config}
 
 
+@pytest.mark.exhaustive
 def test_interleaved_pairs_are_permuted_halves():
     half = layers.RotaryEmbedding(100.0)(X, P)
     order = np.array([0, 3, 1, 4, 2, 5])
@@ -120,6 +124,7 @@ def test_channels_beyond_the_share_stay():
     np.testing.assert_allclose(y[..., :4], layers.RotaryEmbedding(100.0)(X[..., :4], P), atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_scores_depend_on_the_difference_of_positions():
     rng = np.random.default_rng(0)
     q, k = (rng.normal(size=(1, 1, 2, 8)).astype("float32") for _ in range(2))
@@ -141,6 +146,7 @@ def test_angles_are_float32_in_every_policy():
     np.testing.assert_allclose(y[0, :, 0, 0].astype("float32"), expected, atol=0.01)
 
 
+@pytest.mark.exhaustive
 def test_axes_lists_and_start():
     x = np.random.default_rng(0).normal(size=(2, 4, 3, 5)).astype("float32")
     other = layers.RotaryEmbedding(sequence_axis=3, feature_axis=1)(x)
@@ -197,6 +203,7 @@ def test_a_scaling_of_a_user():
         layers.RotaryEmbedding(scaling=rotary.Scaling())(X)
 
 
+@pytest.mark.exhaustive
 def test_gradients_turn_back():
     layer = layers.RotaryEmbedding()
     _, pull = jax.vjp(lambda x: layer(x, P), jnp.asarray(X))

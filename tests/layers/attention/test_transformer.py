@@ -26,6 +26,7 @@ def outputs(name):
     return model, model(inputs, state=state)
 
 
+@pytest.mark.exhaustive
 def test_a_file_of_kerashub_with_masks_of_an_embedding():
     model, (encoded, decoded) = outputs("masks")
     assert type(model.layers["encoder"]) is layers.TransformerEncoder
@@ -35,12 +36,14 @@ def test_a_file_of_kerashub_with_masks_of_an_embedding():
     np.testing.assert_allclose(decoded[kept], EXPECTED["masks_1"][kept], atol=3e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_file_of_kerashub_with_options_of_calls():
     _, values = outputs("options")
     for number, value in enumerate(values):
         np.testing.assert_allclose(value, EXPECTED[f"options_{number}"], atol=3e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_file_of_kerashub_with_embeddings_of_tokens_and_positions():
     model, (tied, separate) = outputs("embeddings")
     np.testing.assert_allclose(tied, EXPECTED["embeddings_0"], atol=1e-6)
@@ -52,6 +55,7 @@ def test_a_file_of_kerashub_with_embeddings_of_tokens_and_positions():
     assert logits.shape == (2, 5, 11)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["masks", "embeddings"])
 def test_files_are_written_with_the_names_of_kerashub(tmp_path, name):
     model, _ = outputs(name)
@@ -91,6 +95,7 @@ def test_an_unknown_layer_of_kerashub_is_an_error():
         layers.deserialize(config)
 
 
+@pytest.mark.exhaustive
 def test_padding_does_not_change_other_steps():
     layer = layers.TransformerEncoder(7, 2).build(KEY, X)
     mask = np.array([[1, 1, 1, 0, 0]] * 2, bool)
@@ -111,6 +116,7 @@ def test_an_explicit_mask_replaces_the_mask_of_the_input():
     np.testing.assert_array_equal(out.mask, ~mask)
 
 
+@pytest.mark.exhaustive
 def test_the_decoder_is_causal():
     layer = layers.TransformerDecoder(7, 2).build(KEY, X, SOURCE)
     changed = X.copy()
@@ -121,6 +127,7 @@ def test_the_decoder_is_causal():
     assert not np.allclose(both[0][:, :3], both[1][:, :3])
 
 
+@pytest.mark.exhaustive
 def test_masks_of_the_encoder():
     layer = layers.TransformerDecoder(7, 2).build(KEY, X, SOURCE)
     mask = np.array([[1, 1, 0, 0]] * 2, bool)
@@ -131,6 +138,7 @@ def test_masks_of_the_encoder():
     np.testing.assert_allclose(layer(X, SOURCE, encoder_attention_mask=pairs), short, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_scores_of_the_encoder():
     layer = layers.TransformerEncoder(7, 2).build(KEY, X)
     y, scores = layer(X, return_attention_scores=True)
@@ -139,6 +147,7 @@ def test_scores_of_the_encoder():
     np.testing.assert_allclose(y, layer(X), atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_dropout_draws_in_training_only():
     layer = layers.TransformerEncoder(7, 2, dropout=0.5).build(KEY, X)
     np.testing.assert_array_equal(layer(X), layer.replace(dropout=0.0)(X))
@@ -148,6 +157,7 @@ def test_dropout_draws_in_training_only():
         layer.apply(X, training=True)
 
 
+@pytest.mark.exhaustive
 def test_gradients_are_finite_where_all_steps_are_masked():
     layer = layers.TransformerEncoder(7, 2).build(KEY, X)
     mask = np.zeros((2, 5), bool)

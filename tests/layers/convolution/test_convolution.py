@@ -46,6 +46,7 @@ def _both(ours, theirs, *arrays):
     return jax.device_get(jax.jit(program)(*arrays))
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("data_format", FORMATS)
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize(("stride", "rate", "groups"), [(1, 1, 1), (2, 1, 2), (1, 2, 4)])
@@ -64,6 +65,7 @@ def test_convolve_matches_keras(rank, stride, rate, groups, padding, data_format
     _close(ours, theirs)
 
 
+@pytest.mark.one_in(36)
 @pytest.mark.parametrize("data_format", FORMATS)
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize(("size", "stride"), [(2, 2), (3, 1), (2, 3)])
@@ -79,6 +81,7 @@ def test_pooling_matches_keras(rank, size, stride, padding, data_format):
         _close(actual, expected)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("data_format", FORMATS)
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic", "lanczos3", "lanczos5"])
 def test_resize_matches_keras(interpolation, data_format):
@@ -93,6 +96,7 @@ def test_resize_matches_keras(interpolation, data_format):
     _close(ours, theirs)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_repeat_pad_and_crop_match_numpy(rank):
     x = _images(rank, "channels_first")
@@ -106,6 +110,7 @@ def test_repeat_pad_and_crop_match_numpy(rank):
     _close(crop(padded, pairs, "channels_first"), x)
 
 
+@pytest.mark.exhaustive
 def test_average_pooling_counts_only_cells_inside():
     x = jnp.ones((1, 5, 4, 1))
     assert bool(jnp.all(average_pool(x, (3, 3), (2, 2), "same") == 1.0))
@@ -127,6 +132,7 @@ def test_max_pooling_keeps_integers():
     np.testing.assert_array_equal(y.ravel(), [-5, 3])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("data_format", FORMATS)
 def test_the_masked_mean_matches_keras(data_format):
     x = jnp.asarray(_images(1, data_format))
@@ -140,6 +146,7 @@ def test_the_masked_mean_matches_keras(data_format):
     _close(out.value, expected)
 
 
+@pytest.mark.exhaustive
 def test_a_row_without_steps_has_mean_0_and_finite_gradients():
     x, mask = jnp.asarray(_numbers(2, 3, 2)), jnp.array([[True] * 3, [False] * 3])
     value, grad = jax.jit(jax.value_and_grad(lambda x: masked_mean(x, mask)[1].sum()))(x)
@@ -168,6 +175,7 @@ OPEN = (
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("layer", OPEN, ids=repr)
 def test_unknown_sizes_stay_unknown_and_all_sizes_run(layer):
     inputs = fk.Input((None, None, 3))
@@ -262,6 +270,7 @@ def test_another_number_of_channels_is_rejected():
         layers.Conv1D(4, 3)(fk.Input((8, None)))
 
 
+@pytest.mark.exhaustive
 def test_a_window_larger_than_the_input_is_rejected():
     message = r"at least {} cells on axis {}.*{}.*padding='same'"
     with pytest.raises(ValueError, match=message.format(5, 2, "kernel_size")):

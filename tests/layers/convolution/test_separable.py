@@ -44,6 +44,7 @@ def _both(ours, theirs, *arrays):
     return jax.device_get(jax.jit(program)(*arrays))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("data_format", FORMATS)
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize(("strides", "rates"), STEPS)
@@ -78,6 +79,7 @@ def test_a_separable_convolution_is_a_low_rank_convolution():
     _close(separable, full, 1e-4)
 
 
+@pytest.mark.exhaustive
 def test_depthwise_channels_do_not_mix():
     layer = layers.DepthwiseConv1D(3, depth_multiplier=2).build(KEY, (None, 5, 3))
     jacobian = jax.jit(jax.jacobian(lambda x: layer(x)[0, 0]))(jnp.ones((1, 5, 3)))
@@ -86,6 +88,7 @@ def test_depthwise_channels_do_not_mix():
     np.testing.assert_array_equal(np.asarray(jacobian) != 0, expected)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("data_format", FORMATS)
 @pytest.mark.parametrize("output_size", [(1, 1), (3, 4), (5, 9)])
 def test_adaptive_pooling_matches_keras(output_size, data_format):
@@ -102,6 +105,7 @@ def test_adaptive_pooling_matches_keras(output_size, data_format):
         _close(actual, expected)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("size", [1, 5, 11, 14])
 @pytest.mark.parametrize("count", [1, 3, 7])
 def test_adaptive_windows_match_the_definition(size, count):
@@ -133,6 +137,7 @@ def test_adaptive_pooling_of_equal_windows_is_pooling():
     _close(adaptive[1], fixed[1])
 
 
+@pytest.mark.exhaustive
 def test_adaptive_pooling_of_integers_and_infinities():
     x = jnp.array([[[-5], [-7], [3]]], "int32")
     largest = layers.AdaptiveMaxPooling1D(2)(x)
@@ -147,6 +152,7 @@ def test_adaptive_pooling_of_integers_and_infinities():
     assert float(slopes.sum()) == pytest.approx(3)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "layer",
     [
@@ -171,6 +177,7 @@ def test_unknown_sizes_are_accepted_and_all_sizes_run(layer):
         assert actual.shape == expected.shape
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["average", "max"])
 def test_pooling_of_unknown_sizes_equals_pooling_of_known_sizes(mode):
     x = _numbers(1, 7, 5, 2)
@@ -203,6 +210,7 @@ def test_weights_have_the_shapes_and_order_of_keras():
     assert [w.shape for w in layer.get_weights()] == [(3, 2, 3, 2), (1, 1, 6, 5), (5,)]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("make", "message"),
     [

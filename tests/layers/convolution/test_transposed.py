@@ -34,6 +34,7 @@ def _both(ours, theirs, *arrays):
     return jax.device_get(jax.jit(program)(*arrays))
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("data_format", FORMATS)
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize(
@@ -64,6 +65,7 @@ def test_transposed_convolution_matches_keras(
     _close(ours, theirs)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize("size", [6, 7])
 def test_transposed_convolution_is_the_gradient_of_a_convolution(size, padding):
@@ -81,6 +83,7 @@ def test_transposed_convolution_is_the_gradient_of_a_convolution(size, padding):
     _close(*compute(x), 1e-4)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("padding", "extra", "size"),
     [("valid", None, 15), ("valid", 0, 14), ("valid", 2, 16), ("same", None, 15), ("same", 1, 13)],
@@ -102,6 +105,7 @@ ALL = (
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("dtype", "tolerance"), [("bfloat16", 0.05), ("float16", 0.01)])
 @pytest.mark.parametrize("layer", ALL, ids=lambda layer: type(layer).__name__)
 def test_low_precision_is_close(layer, dtype, tolerance):
@@ -122,6 +126,7 @@ def test_low_precision_is_close(layer, dtype, tolerance):
     assert all(np.isfinite(g).all() for g in grads)
 
 
+@pytest.mark.exhaustive
 def test_unknown_sizes_grow_and_all_sizes_run():
     inputs = fk.Input((None, None, 3))
     y = layers.Conv2DTranspose(4, (3, 2), 2, "same")(layers.Conv2D(4, 3, 2, "same")(inputs))

@@ -23,6 +23,7 @@ class MasksSeven(layers.Embedding):
         return ids != 7
 
 
+@pytest.mark.exhaustive
 def test_embedding_masks_zero():
     ids = np.array([[1, 2, 0], [0, 3, 3]])
     layer = layers.Embedding(5, 2, mask_zero=True).build(KEY, ids)
@@ -45,6 +46,7 @@ def test_an_embedding_keeps_the_mask_of_its_input():
     np.testing.assert_array_equal(out.mask, [[False, True, False]])
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "float32", "bool"])
 def test_ids_may_have_any_dtype(dtype):
     ids = np.array([[1, 0, 1]])
@@ -53,6 +55,7 @@ def test_ids_may_have_any_dtype(dtype):
     np.testing.assert_array_equal(layer(ids.astype(dtype)), expected)
 
 
+@pytest.mark.exhaustive
 def test_ids_beyond_bfloat16_are_not_rounded():
     ids = np.array([[257.0, 301.0]], "float32")
     layer = layers.Embedding(400, 1, dtype="mixed_bfloat16").build(KEY, ids)
@@ -67,6 +70,7 @@ def test_masking_twice_keeps_both_masks():
     np.testing.assert_array_equal(second.value.ravel(), [1.0, 0.0, 0.0])
 
 
+@pytest.mark.exhaustive
 def test_dropout_draws_by_key():
     x = jnp.ones((32, 32))
     layer = layers.Dropout(0.25)
@@ -80,6 +84,7 @@ def test_dropout_draws_by_key():
     np.testing.assert_allclose(np.unique(value), [0.0, 1 / 0.75], rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_dropout_without_a_key():
     with pytest.raises(ValueError, match=r"'drop' \(Dropout\).*key.*jax\.random\.key"):
         layers.Dropout(0.5, name="drop").apply(jnp.ones((2, 2)), training=True)
@@ -88,6 +93,7 @@ def test_dropout_without_a_key():
     layers.Dropout(0.5).apply(jnp.ones((2, 2)))
 
 
+@pytest.mark.exhaustive
 def test_a_shared_dropout_draws_twice():
     inputs = fk.Input((64,))
     dropout = layers.Dropout(0.5)
@@ -96,6 +102,7 @@ def test_a_shared_dropout_draws_twice():
     assert (first != second).any()
 
 
+@pytest.mark.exhaustive
 def test_noise_shape_shares_draws():
     x = jnp.ones((3, 5, 64))
     y = layers.Dropout(0.5, (None, 1, None)).apply(x, training=True, key=KEY).value
@@ -103,6 +110,7 @@ def test_noise_shape_shares_draws():
     assert (y[0] != y[1]).any()
 
 
+@pytest.mark.exhaustive
 def test_activity_penalties_match_keras():
     x = _data(4, 3)
     ours = layers.ActivityRegularization(l1=0.1, l2=0.2).apply(x)
@@ -168,6 +176,7 @@ def test_lambda_checks_a_declared_shape():
         layers.Lambda(jnp.tanh, lambda shape: "ab")(x)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "layer", [layers.Add(), layers.Multiply(), layers.Average(), layers.Maximum()], ids=repr
 )
@@ -181,6 +190,7 @@ def test_a_merged_mask_is_the_conjunction(layer):
     assert layer.apply([x, y]).mask is None
 
 
+@pytest.mark.exhaustive
 def test_masks_of_different_rank_are_aligned_with_their_tensors():
     x, y = np.ones((2, 2, 3, 4), "float32"), np.ones((2, 2, 3, 4), "float32")
     coarse = np.array([[True, False]] * 2)
@@ -196,6 +206,7 @@ def test_masks_of_different_rank_are_aligned_with_their_tensors():
         layers.Add().apply([x, y], mask=coarse)
 
 
+@pytest.mark.exhaustive
 def test_concatenated_masks():
     x, y = _data(2, 3, 4), _data(2, 3, 5)
     first = np.array([[True, True, False]] * 2)
@@ -209,6 +220,7 @@ def test_concatenated_masks():
     np.testing.assert_array_equal(steps.mask, np.concatenate([np.ones_like(first), second], 1))
 
 
+@pytest.mark.exhaustive
 def test_integers_and_floats_merge():
     ints, floats = np.ones((2, 3), "int32"), np.ones((2, 3), "float32")
     assert layers.Add()([ints, floats]).dtype == "float32"
@@ -218,6 +230,7 @@ def test_integers_and_floats_merge():
     assert half([ints, floats]).dtype == "bfloat16"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("shapes", "axes"),
     [
@@ -240,6 +253,7 @@ def test_dot_matches_keras(shapes, axes, normalize):
     np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_the_cosine_of_zeros_is_zero(dtype):
     layer = layers.Dot(1, normalize=True, dtype=dtype)
@@ -278,6 +292,7 @@ def _on(layer, *shapes):
     return lambda: layer([fk.Input(shape) for shape in shapes])
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -319,6 +334,7 @@ def test_error_messages(make, message):
         make()
 
 
+@pytest.mark.exhaustive
 def test_error_messages_name_the_layer():
     with pytest.raises(ValueError, match=r"^'sum' \(Add\): expected"):
         layers.Add(name="sum")([fk.Input((4,)), fk.Input((5,))])
@@ -326,6 +342,7 @@ def test_error_messages_name_the_layer():
         layers.Add()([_data(2, 4), _data(3, 4)])
 
 
+@pytest.mark.exhaustive
 def test_embedding_of_ids_on_explicit_axes_is_laid_out_as_the_ids():
     mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Explicit,))
     spec = jax.sharding.PartitionSpec("data")

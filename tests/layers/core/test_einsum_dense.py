@@ -20,6 +20,7 @@ def _draw(*shape):
     return RNG.normal(size=shape).astype("float32")
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("equation", "output_shape", "bias_axes", "shape"),
     [
@@ -53,6 +54,7 @@ def test_unknown_sizes_stay_unknown():
         layers.EinsumDense("abc,bd->adc", (4, None)).build(KEY, (None, None, 6))
 
 
+@pytest.mark.exhaustive
 def test_fan_in_counts_the_summed_axes():
     """The rule of convolutions would use the last two axes as inputs and outputs."""
     for equation, shape, sizes in (
@@ -152,6 +154,7 @@ def test_keras_json_is_read():
     assert layers.EinsumDense.from_config(config) == layers.EinsumDense.from_config(supported)
 
 
+@pytest.mark.exhaustive
 def test_one_embedding_in_both_directions():
     ids = np.array([[3, 1, 0], [2, 0, 0]])
     tokens = fk.Input((None,), dtype="int32")
@@ -175,6 +178,7 @@ def test_scores_in_another_dtype():
         layer(jnp.ones((2, 3)), reverse=True)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("axis", [-1, 1, (1, 2), [2]])
 def test_softmax_with_a_mask_matches_keras(axis):
     x = _draw(2, 3, 4)
@@ -193,6 +197,7 @@ def test_softmax_with_a_mask_matches_keras(axis):
         np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_softmax_zeroes_masked_steps_and_passes_the_mask():
     x, mask = _draw(2, 3, 4), np.array([[True, True, False], [True, False, False]])
     out = layers.Softmax().apply(x, mask=mask)
@@ -201,6 +206,7 @@ def test_softmax_zeroes_masked_steps_and_passes_the_mask():
     assert layers.Softmax().apply(x, mask=mask[..., None]).mask is None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_softmax_is_finite_at_the_edges(dtype):
     rows = [[1e4, -1e4, 0.0], [-np.inf, 0.0, 1.0], [-6e4, -6e4, -6e4], [-np.inf] * 3, [1.0, 2, 3]]

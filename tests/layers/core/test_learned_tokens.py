@@ -8,6 +8,7 @@ import pytest
 from fkeras import layers
 
 
+@pytest.mark.exhaustive
 def test_positions_are_resized_only_for_another_grid():
     layer = layers.PatchSequence((2, 3), prefix=1)
     layer = layer.build(jax.random.key(0), (None, 2, 3, 4))
@@ -23,6 +24,7 @@ def test_positions_are_resized_only_for_another_grid():
     np.testing.assert_allclose(flat(jnp.zeros((1, 5, 1, 4)))[:, 1:], 1.0, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_masked_patches_have_the_learned_vector_and_its_gradient():
     layer = layers.MaskedPatches().build(jax.random.key(0), (None, 2, 2, 3))
     x = jnp.ones((1, 2, 2, 3))

@@ -12,6 +12,7 @@ from fkeras.engine.tree.axes import weight_axis_roles
 KEY = jax.random.key(0)
 
 
+@pytest.mark.exhaustive
 def test_kernels_have_roles_and_scales_of_one_expert():
     layer = layers.MixtureOfExperts(16, 24).build(KEY, (None, 8))
     assert weight_axis_roles(layer) == {
@@ -25,6 +26,7 @@ def test_kernels_have_roles_and_scales_of_one_expert():
     assert not np.array_equal(layer.gate_kernel[0], layer.gate_kernel[1])
 
 
+@pytest.mark.exhaustive
 def test_the_loss_counts_tokens_of_the_mask_only():
     layer = layers.MixtureOfExperts(3, 4, load_balancing=0.5).build(KEY, (None, None, 6))
     x = jax.random.normal(KEY, (2, 5, 6))
@@ -39,6 +41,7 @@ def test_the_loss_counts_tokens_of_the_mask_only():
     np.testing.assert_allclose(one, layer.apply(images[:, :3]).losses[0], rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_training_balances_the_experts():
     x = fk.Input((6,))
     model = fk.Model(x, layers.MixtureOfExperts(4, 3, 1, load_balancing=1.0, name="experts")(x))
@@ -55,6 +58,7 @@ def test_training_balances_the_experts():
     assert largest_share(fitted.run.model) < before - 0.1
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     ("make", "message"),
     [

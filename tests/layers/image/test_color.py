@@ -28,12 +28,14 @@ from tests.support.image_draws import (
 from tests.support.keras_oracle import keras, keras_rules
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("layer", [case.layer for case in CASES], ids=repr)
 def test_keras_reads_the_configuration_and_writes_an_equal_layer(layer):
     again = layers.deserialize(keras.layers.serialize(oracle(layer)))
     assert again.replace(name=None) == layer
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "layer",
     [
@@ -76,6 +78,7 @@ def test_images_match_keras_for_the_same_draw(layer):
     np.testing.assert_allclose(ours_first, channels_first(theirs), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_blur_matches_keras_with_draws_for_each_image():
     layer = layers.RandomGaussianBlur((0.6, 1.0), (3, 5), (0.2, 1.0), UNIT)
     drawn, images, reference = fresh_draw(layer), pictures(), oracle(layer)
@@ -95,6 +98,7 @@ def test_blur_matches_keras_with_draws_for_each_image():
     assert len(np.unique(drawn["blur_factor"])) == 6
 
 
+@pytest.mark.exhaustive
 def test_histograms_match_keras():
     images = np.round(pictures((1, 9, 8, 2)) * 200 + 20).astype("float32")
     for layer in (
@@ -111,6 +115,7 @@ def test_histograms_match_keras():
     assert jax.eval_shape(clahe.__call__, levels).dtype == jnp.uint8
 
 
+@pytest.mark.exhaustive
 def test_jitter_is_the_sequence_of_keras():
     layer = layers.RandomColorJitter(UNIT, 0.2, (0.3, 0.4), (0.3, 0.6), 0.5)
     drawn, images, reference = fresh_draw(layer), pictures(), oracle(layer)
@@ -130,6 +135,7 @@ def test_jitter_is_the_sequence_of_keras():
     np.testing.assert_allclose(ours_first, channels_first(theirs), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_draws_spread_over_their_ranges():
     batch_shape = (4000, 2, 2, 3)
 
@@ -174,6 +180,7 @@ def test_draws_spread_over_their_ranges():
     assert set(np.unique(which)) == set(range(11))
 
 
+@pytest.mark.one_in(17)
 @pytest.mark.parametrize(
     "layer", marked((c for c in CASES if c.training and not c.keras), lambda c: c.layer), ids=repr
 )
@@ -190,6 +197,7 @@ def test_the_key_determines_draws_and_inference_needs_no_key(layer):
     assert any((a != b).any() for a, b in pairs)
 
 
+@pytest.mark.exhaustive
 def test_deliberate_differences_from_keras():
     # one number: Keras's code disagrees with its documentation
     assert layers.RandomContrast(0.3).factor == (0.3, 0.3)
@@ -226,6 +234,7 @@ def test_deliberate_differences_from_keras():
     np.testing.assert_allclose(stretched.max(axis=(2, 3)), 1, rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_constant_images_bytes_and_half_precision():
     flat = np.full((2, 4, 4, 3), 100, "uint8")
     levelling = layers.AutoContrast(), layers.Equalization()
@@ -265,6 +274,7 @@ def _sums_and_slopes(x):
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("value", [0.0, 100.0])
 def test_gradients_at_black_and_grey_pixels_are_finite(value):
     x = np.full((1, 2, 2, 3), value, "float32")
@@ -273,6 +283,7 @@ def test_gradients_at_black_and_grey_pixels_are_finite(value):
         assert float(out) == pytest.approx(float(x.sum()), rel=0.5)
 
 
+@pytest.mark.exhaustive
 def test_factor_zero_changes_nothing():
     x = pictures((2, 4, 4, 3)) * 255
     idle = (
@@ -343,6 +354,7 @@ def test_a_chain_of_layers_records_and_runs():
     assert y.shape == (None, 4, 4, 3)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["RandomHue", "RandomContrast", "RandomInvert"])
 def test_colors_of_integers_are_floats_in_every_call(name):
     """Keras returns the integers in inference, but floats in training and on symbolic inputs."""

@@ -77,6 +77,7 @@ def drawn(reference, layer, images):
     return theirs, ours
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "layer",
     [v for v in RANDOM if not isinstance(v, layers.RandomElasticTransform)],
@@ -99,6 +100,7 @@ def test_images_equal_keras_for_the_same_draws(layer):
     np.testing.assert_allclose(actual / 255, expected / 255, atol=2e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "layer",
     [
@@ -154,6 +156,7 @@ def test_keras_json_round_trip(layer):
     assert again.replace(name=None) == layer
 
 
+@pytest.mark.one_in(4)
 @each_random
 def test_the_key_determines_draws_and_inference_needs_no_key(layer):
     images = IMAGES[..., :1] if layer.data_format == "channels_last" else IMAGES[:, :1]
@@ -170,6 +173,7 @@ def test_the_key_determines_draws_and_inference_needs_no_key(layer):
     assert np.isfinite(results).all()
 
 
+@pytest.mark.exhaustive
 def test_a_seed_changes_the_draws_of_a_key():
     unseeded, seeded = layers.RandomRotation(0.3), layers.RandomRotation(0.3, seed=77)
     program = jax.jit(
@@ -180,6 +184,7 @@ def test_a_seed_changes_the_draws_of_a_key():
     np.testing.assert_array_equal(program(KEY)[1], seeded_images)
 
 
+@pytest.mark.exhaustive
 def test_draws_are_spread_over_their_ranges():
     batch_shape = ImageShape(4000, 10, 20, 1)
 
@@ -232,6 +237,7 @@ def test_both_flips_are_drawn_independently():
     assert not vertical["horizontal"].any()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("layer", [RANDOM[0], *RANDOM[-3:], *FIXED[1:]], ids=repr)
 def test_dictionaries_keep_their_structure(layer):
     layer = layer.replace(bounding_box_format="xyxy", data_format="channels_last")
@@ -255,6 +261,7 @@ def test_dictionaries_keep_their_structure(layer):
         assert unbatched.dtype == batched.dtype
 
 
+@pytest.mark.exhaustive
 def test_masks_and_boxes_follow_their_images():
     """The image equals its mask, and its bright square equals its box."""
     mask = np.zeros((40, 10, 10, 1), "int32")
@@ -282,6 +289,7 @@ def test_masks_and_boxes_follow_their_images():
             np.testing.assert_allclose(box, visible, atol=tolerance)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "layer", [layers.RandomRotation(0.3), layers.RandomPerspective(1.0, 0.4)], ids=repr
 )
@@ -312,6 +320,7 @@ def test_resizing_moves_boxes_exactly():
     assert out["bounding_boxes"]["labels"].tolist() == [1, -1]
 
 
+@pytest.mark.exhaustive
 def test_random_crop_of_small_images_and_in_inference():
     """The result is the largest central part, as Keras documents; Keras distorts it or does nothing."""
     x = np.arange(40.0, dtype="float32").reshape(1, 4, 10, 1)
@@ -334,6 +343,7 @@ def test_random_crop_of_small_images_and_in_inference():
     assert len(corners) > 3
 
 
+@pytest.mark.exhaustive
 def test_elastic_boxes_cover_the_visible_region():
     layer = layers.RandomElasticTransform((1, 1), bounding_box_format="xyxy")
     boxes = {"boxes": np.array([[1.0, 1, 4, 5], [2, 2, 2.1, 2.1]]), "labels": np.array([4, 5])}
@@ -346,6 +356,7 @@ def test_elastic_boxes_cover_the_visible_region():
     )
 
 
+@pytest.mark.exhaustive
 @each_random
 def test_images_of_one_pixel(layer):
     layer = layer.replace(data_format="channels_last")
@@ -359,6 +370,7 @@ def test_images_of_one_pixel(layer):
     assert np.isfinite(grad).all()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "layer",
     [
@@ -376,6 +388,7 @@ def test_factors_of_zero_change_nothing(layer):
     np.testing.assert_allclose(train(layer, IMAGES), IMAGES, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_half_precision_keeps_boxes_exact():
     layer = layers.RandomTranslation((0.1, 0.1), 0, bounding_box_format="xyxy")
     half = layer.replace(dtype="mixed_bfloat16")
@@ -395,6 +408,7 @@ def test_resizing_keeps_integers_and_stops_at_their_ends():
     assert int(y[0, 8, 8, 0]) == 255  # not wrapped around
 
 
+@pytest.mark.exhaustive
 def test_layers_can_be_recorded_on_dictionaries():
     images = fk.Input((6, 5, 2), dtype="uint8")
     boxes = {"boxes": fk.Input((2, 4)), "labels": fk.Input((2,), dtype="int32")}

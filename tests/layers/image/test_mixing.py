@@ -22,6 +22,7 @@ from tests.support.image_draws import (
 from tests.support.keras_oracle import keras
 
 
+@pytest.mark.exhaustive
 def test_rand_augment_applies_its_operations_in_order_to_images_masks_and_boxes():
     layer = layers.RandAugment(UNIT, 2, bounding_box_format="xyxy", interpolation="nearest")
     drawn = fresh_draw(layer)
@@ -61,6 +62,7 @@ def test_rand_augment_applies_its_operations_in_order_to_images_masks_and_boxes(
             np.testing.assert_allclose(actual[image], expected_array[image], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_aug_mix_mixes_the_chains_of_keras():
     layer = layers.AugMix(UNIT, num_chains=2, chain_depth=2, all_ops=False)
     reference, images = oracle(layer), pictures()
@@ -87,6 +89,7 @@ def test_aug_mix_mixes_the_chains_of_keras():
         layer.transform_segmentation_masks(jnp.ones((3, 4, 5, 1), "int32"), drawn)
 
 
+@pytest.mark.exhaustive
 def test_mixing_draws_permutations_and_weights():
     weights = fresh_draw(layers.MixUp(0.2), (2000, 2, 2, 3))
     assert sorted(weights["permutation_order"]) == list(range(2000))
@@ -102,6 +105,7 @@ def test_mixing_draws_permutations_and_weights():
     assert set(np.unique(uncut["mix_weight"])) <= {0.0, 1.0}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("layer", [layers.MixUp(1.0), layers.CutMix()], ids=repr)
 def test_labels_are_mixed_with_their_images(layer, monkeypatch):
     drawn = fresh_draw(layer)
@@ -131,6 +135,7 @@ def test_labels_are_mixed_with_their_images(layer, monkeypatch):
             trained(layer, {"images": images, "labels": ids})
 
 
+@pytest.mark.exhaustive
 def test_mix_up_keeps_boxes_of_both_images_and_cut_mix_rejects_boxes():
     boxes = {
         "boxes": np.arange(24, dtype="float32").reshape(3, 2, 4),

@@ -17,6 +17,7 @@ VOCABULARY = [12, 36, 1138, 42]
 IDS = np.array([[12, 1138, 42, 42], [42, 7, 36, 7]])
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("options", "expected"),  # Keras, which returns integers instead of floats
     [
@@ -58,6 +59,7 @@ def test_the_weights_of_special_tokens_may_be_given():
     assert layer.get_vocabulary(include_special_tokens=False) == VOCABULARY
 
 
+@pytest.mark.exhaustive
 def test_unknown_integers_are_spread_over_oov_indices():
     unknown = np.array([100, 300, 700, 1100, 1700, 2000, -5])
     for salt, expected in ((None, [3, 3, 2, 2, 0, 1, 0]), ([3, 5], [2, 1, 3, 0, 2, 3, 2])):  # Keras
@@ -182,6 +184,7 @@ def test_integer_lookup_rejects_bad_arguments():
         Lookup(vocabulary=[1]).apply(IDS, mask=np.ones((2,), bool))
 
 
+@pytest.mark.exhaustive
 def test_a_model_may_start_with_a_lookup_and_is_saved_with_it():
     inputs = fk.Input((4,), dtype="int32")
     lookup = layers.IntegerLookup(vocabulary=VOCABULARY)

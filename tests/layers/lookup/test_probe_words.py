@@ -17,6 +17,7 @@ def test_a_lookup_without_unknown_words_is_recorded(options):
         layer(np.array([["c"]]))
 
 
+@pytest.mark.exhaustive
 def test_a_feature_space_without_unknown_words():
     kind = fk.utils.FeatureSpace.string_categorical(num_oov_indices=0)
     table = {"word": ["p", "q"]}

@@ -36,6 +36,7 @@ GIVEN = [(0, 1), (0, None), (None, 1), (0, 1, 2), (0, None, 2)]
 MERGES = [(kind, g) for kind in KINDS for g in GIVEN if len(g) == 2 or kind != "Subtract"]
 
 
+@pytest.mark.one_in(17)
 @pytest.mark.parametrize(("kind", "given"), MERGES, ids=str)
 def test_masks_any_computes_as_keras(kind, given):
     inputs = list(PARTS[: len(given)])
@@ -62,6 +63,7 @@ def test_any_with_broadcast_inputs_and_fewer_axes():
     assert out.mask is None
 
 
+@pytest.mark.exhaustive
 def test_no_gradient_reaches_masked_entries():
     def score(x, layer):
         return layer.apply([x, PARTS[1]], mask=[MASKS[0], MASKS[1]]).value.sum()
@@ -121,6 +123,7 @@ ONE_MASK = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("kind", "both"), [*((k, True) for k in KINDS), *ONE_MASK])
 def test_the_loss_of_a_merged_output_is_keras_loss(kind, both, tmp_path):
     path = tmp_path / "m.keras"
@@ -142,6 +145,7 @@ def test_the_loss_of_a_merged_output_is_keras_loss(kind, both, tmp_path):
     np.testing.assert_allclose(_keras_losses(theirs, kind), expected, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["Add", "Multiply", "Concatenate"])
 def test_a_legacy_file_of_keras_3_has_keras_loss(kind, tmp_path):
     path = tmp_path / "m.h5"
@@ -160,6 +164,7 @@ def _own(kind, **options):
     return model.build(jax.random.key(0))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "kind",
     [
@@ -252,6 +257,7 @@ def test_keys_beside_a_config_are_checked(tmp_path):
             fk.load_model(bad)
 
 
+@pytest.mark.exhaustive
 def test_operator_sums_are_not_layers(tmp_path):
     path = tmp_path / "m.keras"
     with keras_rules():

@@ -33,6 +33,7 @@ def _both(options, shape, steps=3, mask=None, training=True):
     return out, state, np.asarray(value), theirs
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mask", [None, "half"])
 @pytest.mark.parametrize(
     "options",
@@ -58,6 +59,7 @@ def test_moving_statistics_match_keras(options, mask):
         np.testing.assert_allclose(array, theirs[name], rtol=1e-5, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.exhaustive
 def test_a_frozen_layer_runs_in_inference_mode():
     out, state, value, theirs = _both({"trainable": False}, (4, 3))
     assert out.updates == {}
@@ -68,6 +70,7 @@ def test_a_frozen_layer_runs_in_inference_mode():
 FROZEN = [{}, {"renorm": True, "renorm_clipping": {"rmax": 1.2, "dmax": 0.1}}, {"axis": 1}]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mask", [None, "half"])
 @pytest.mark.parametrize("options", FROZEN, ids=str)
 def test_frozen_batch_mode_uses_batch_statistics_without_updates(options, mask):
@@ -91,6 +94,7 @@ def test_frozen_batch_mode_uses_batch_statistics_without_updates(options, mask):
     np.testing.assert_array_equal(actual.value, expected.value)
 
 
+@pytest.mark.exhaustive
 def test_trainable_layers_ignore_the_frozen_option():
     x = _data(4, 3)
     layer = layers.BatchNormalization(frozen="batch").build(KEY, x)
@@ -141,6 +145,7 @@ def test_a_single_masked_feature_keeps_its_axis():
     assert out.updates["moving_mean"].shape == (1,)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16", "bfloat16", "float16"])
 def test_statistics_have_full_precision_in_low_precision_layers(policy):
     x = 300 * _data(64, 3)
@@ -165,6 +170,7 @@ def test_the_variance_is_precise_far_from_zero():
     )
 
 
+@pytest.mark.exhaustive
 def test_statistics_of_a_sharded_batch_match_the_whole_batch():
     devices = jax.devices()
     if len(devices) < 2:
@@ -181,6 +187,7 @@ def test_statistics_of_a_sharded_batch_match_the_whole_batch():
     np.testing.assert_allclose(sharded.value, unsharded.value, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_no_gradient_reaches_through_renormalization():
     x = _data(8, 2)
     layer = layers.BatchNormalization(renorm=True).build(KEY, x)
@@ -210,6 +217,7 @@ def test_layer_normalization_over_several_axes():
     np.testing.assert_allclose(y.std((1, 2)), 1.0, rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_rms_scaling_matches_keras():
     x = _data(4, 3)
     layer = layers.LayerNormalization(rms_scaling=True).build(KEY, x)

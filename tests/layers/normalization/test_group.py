@@ -17,6 +17,7 @@ def _data(*shape, seed=0):
     return np.random.default_rng(seed).normal(1.0, 2.0, shape).astype("float32")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("layer", EACH, ids=str)
 def test_zeros_have_finite_values_and_gradients(layer):
     x = jnp.zeros((2, 3, 4))
@@ -29,6 +30,7 @@ def test_zeros_have_finite_values_and_gradients(layer):
         assert np.isfinite(grad).all()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("policy", ["bfloat16", "float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("layer", EACH, ids=str)
 def test_sums_have_full_precision_in_low_precision_layers(layer, policy):
@@ -40,6 +42,7 @@ def test_sums_have_full_precision_in_low_precision_layers(layer, policy):
     np.testing.assert_allclose(y.astype("float32"), wide, rtol=0.03, atol=0.03)
 
 
+@pytest.mark.exhaustive
 def test_the_gradient_at_a_zero_vector_is_zero():
     layer = layers.UnitNormalization()
     x = jnp.array([[0.0, 0.0], [3.0, 4.0]])
@@ -51,6 +54,7 @@ def test_the_gradient_at_a_zero_vector_is_zero():
     assert np.abs(grad[1]).max() > 0
 
 
+@pytest.mark.exhaustive
 def test_a_group_of_one_element_is_its_beta():
     x = _data(4, 3)
     layer = layers.GroupNormalization(-1, beta_initializer="ones").build(KEY, x)
@@ -76,6 +80,7 @@ def test_one_group_is_layer_normalization():
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_the_scale_has_the_size_of_its_axis():
     x = _data(2, 3, 3)
     layer = layers.RMSNormalization(axis=1).build(KEY, x)
@@ -90,6 +95,7 @@ def test_the_scale_has_the_size_of_its_axis():
         np.testing.assert_allclose(reference(x), unscaled * [1.0, 2.0, 3.0], rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_the_offset_of_the_scale_is_added_in_float32():
     x = _data(2, 4)
     layer = layers.RMSNormalization(scale_offset=1.0, dtype="bfloat16").build(KEY, x)
@@ -104,6 +110,7 @@ def test_the_offset_of_the_scale_is_added_in_float32():
     assert again.scale_offset == 1.0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("axis", "shape"), [(-1, (20, 3)), (None, (20, 3)), ((1, -1), (10, 4, 3)), ((), (5,))]
 )
@@ -123,6 +130,7 @@ def test_adapt_matches_keras(axis, shape):
         np.testing.assert_allclose(read(x), value, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_adapt_to_batches_equals_adapt_to_all_data():
     x = _data(23, 3) + np.float32(1000)
     adapted = layers.Normalization().adapt(x)
@@ -163,6 +171,7 @@ def test_a_constant_feature_becomes_zero():
     np.testing.assert_allclose(again, x, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_weights_of_an_adapted_keras_layer_can_be_set():
     x = _data(9, 3)
     with keras_rules():

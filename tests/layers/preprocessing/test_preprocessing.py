@@ -71,6 +71,7 @@ def test_hashes_of_strings_match_tensorflow():
     assert negative.tolist() == [4331401532214193551, 9135491259974883099]
 
 
+@pytest.mark.exhaustive
 def test_hashes_of_integers_agree_on_host_and_device():
     numbers = jnp.array(list(INTEGERS), "int32")
     texts = [b"%d" % n for n in INTEGERS]
@@ -85,6 +86,7 @@ def test_hashes_of_integers_agree_on_host_and_device():
         np.testing.assert_array_equal(_join(Wide(*jax.jit(high_and_low)(numbers))), host)
 
 
+@pytest.mark.exhaustive
 def test_decimal_forms():
     numbers = np.array([0, -1, 10, 2147483647, -2147483648])
     left, right, lengths = write_decimals(jnp.array(numbers, "int32"))
@@ -98,6 +100,7 @@ def test_decimal_forms():
 words = st.integers(0, 2**64 - 1)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(words, words, st.integers(1, 63), st.sampled_from([1, 3, 997, 2**16, 10**6 + 3, 2**31 - 1]))
 def test_wide_arithmetic_matches_64_bits(a, b, places, divisor):
@@ -132,6 +135,7 @@ def test_hashing_gives_the_bins_of_keras():
     assert one_hot([["A", "B"]]).tolist() == [[[0, 1, 0], [1, 0, 0]]]
 
 
+@pytest.mark.exhaustive
 def test_hashing_of_integers_is_the_same_everywhere():
     x = np.array([[1, 2, 3], [-4, 50, 600]])
     assert layers.Hashing(10)(x).tolist() == [[9, 9, 1], [0, 8, 1]]  # Keras
@@ -224,6 +228,7 @@ def test_known_ids_out_of_range_are_reported():
         layer(np.array([1.0, 1.7]))
 
 
+@pytest.mark.exhaustive
 def test_counts_may_be_weighted():
     layer = layers.CategoryEncoding(4, "count")
     ids, weights = (
@@ -244,6 +249,7 @@ def test_counts_may_be_weighted():
         layer(ids, count_weights=[1.0, 2.0])
 
 
+@pytest.mark.exhaustive
 def test_a_sample_is_the_last_axis_at_every_rank():
     ids = np.arange(12).reshape(2, 2, 3) % 4
     for mode in ("count", "multi_hot"):
@@ -263,6 +269,7 @@ def test_a_sample_is_the_last_axis_at_every_rank():
 DATA = np.array([[-1.5, 1.0, 3.4, 0.5], [0.0, 3.0, 1.3, 0.0]])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("bins", "epsilon"), [(4, 0.01), (4, 0.3), (3, 0.2)])
 def test_adapt_computes_the_boundaries_of_keras(bins, epsilon):
     layer = layers.Discretization(num_bins=bins, epsilon=epsilon)
@@ -292,6 +299,7 @@ def test_json_round_trip_of_an_adapted_layer():
     assert layer.adapt(DATA * 2).bin_boundaries != layer.bin_boundaries
 
 
+@pytest.mark.exhaustive
 def test_discretization_at_its_edges():
     layer = layers.Discretization([0.0, 1.0])
     edges = np.array([np.nan, np.inf, -np.inf, 0.0, 1.0], "float32")

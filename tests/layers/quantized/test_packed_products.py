@@ -40,6 +40,7 @@ def quantized(name, mode):
     return fk.quantize(layer.build(KEY, spec), mode), jnp.asarray(x), options
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "mode"), ROWS, ids=[f"{n}-{m}"[:30] for n, m in ROWS])
 def test_values_and_gradients_are_those_of_the_floats(name, mode):
     layer, x, options = quantized(name, mode)
@@ -58,6 +59,7 @@ def test_values_and_gradients_are_those_of_the_floats(name, mode):
     assert ("platform_form" in program) == (name not in GENERAL and not odd_blocks)
 
 
+@pytest.mark.exhaustive
 def test_rows_may_be_mapped_and_models_too():
     layer, x, _ = quantized("many outputs", "int4/6")
     others = fk.quantize(layers.Dense(600, "relu").build(jax.random.key(1), x), "int4/6")
@@ -70,6 +72,7 @@ def test_rows_may_be_mapped_and_models_too():
     np.testing.assert_allclose(y, jax.vmap(layer.dequantize())(xs), atol=2e-6)
 
 
+@pytest.mark.exhaustive
 def test_derivatives_of_scales_with_blocks():
     layer, x, _ = quantized("many outputs", "int4/6")
 
@@ -81,6 +84,7 @@ def test_derivatives_of_scales_with_blocks():
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_half_precision_sums_halves_of_bytes_in_one_product():
     layer = layers.Dense(256, dtype="bfloat16").build(KEY, (None, 64))
     layer, x = fk.quantize(layer, "int4"), jnp.linspace(-1, 1, 128, dtype="bfloat16").reshape(2, 64)
@@ -88,6 +92,7 @@ def test_half_precision_sums_halves_of_bytes_in_one_product():
     assert layer(x).dtype == jnp.bfloat16
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("outputs", [512, 4096])
 def test_no_loop_holds_the_floats(outputs):
     layer = fk.quantize(layers.Dense(outputs).build(KEY, (None, 64)), "int4")

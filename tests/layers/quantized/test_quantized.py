@@ -25,6 +25,7 @@ MATRICES = hnp.arrays(
 quick = settings(max_examples=40, deadline=None, derandomize=True, database=None)
 
 
+@pytest.mark.exhaustive
 @quick
 @given(x=MATRICES, axis=st.sampled_from([0, 1, -1, (0, 1)]))
 def test_codes_are_within_half_a_step(x, axis):
@@ -101,6 +102,7 @@ def _coded(mode):
 MODES = ("int8", "int4/2", pytest.param("int4/-1", marks=pytest.mark.exhaustive), "float8")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", MODES)
 def test_a_quantized_model_is_a_value(mode):
     model, floats = _coded(mode), _floats()
@@ -120,6 +122,7 @@ def test_a_quantized_model_is_a_value(mode):
     assert fk.quantize(fk.engine.unbuilt(floats), mode) == fk.engine.unbuilt(model)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", MODES)
 def test_trained_weights(mode):
     model = _coded(mode)
@@ -135,6 +138,7 @@ def test_trained_weights(mode):
     assert fk.unfreeze(frozen) == model
 
 
+@pytest.mark.exhaustive
 def test_gradients_ignore_the_rounding():
     for layer in (
         layers.Dense(5, use_bias=False),
@@ -153,6 +157,7 @@ def test_gradients_ignore_the_rounding():
         np.testing.assert_allclose(*tangents, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_float8_scales_are_overwritten_by_their_gradients():
     """The gradients of scales and histories are their next values."""
     layer = layers.Dense(2, use_bias=False).build(KEY, (None, 3))
@@ -178,6 +183,7 @@ def test_float8_scales_are_overwritten_by_their_gradients():
     assert rest["inputs_amax_history"].tolist() == later["inputs_amax_history"].tolist()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["int8", "float8"])
 def test_a_trainer_trains_quantized_models(mode):
     model = fk.Sequential([fk.Input((6,)), layers.Dense(5, "tanh"), layers.Dense(1)])
@@ -199,6 +205,7 @@ def test_a_trainer_trains_quantized_models(mode):
         np.testing.assert_allclose(last.inputs_scale, largest / 448, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_patterns_choose_layers():
     model = fk.quantize(_floats(), "int8", ["att/query*", "inner"])
     class_names = {p: type(layer).__name__ for p, layer in fk.engine.sublayers(model) if p}
@@ -248,6 +255,7 @@ CODED = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CODED)
 def test_codes_of_4_bits_have_the_roles_and_units_of_the_floats(name):
     layer, shape, expected = CODED[name]
@@ -266,6 +274,7 @@ def test_codes_of_4_bits_have_the_roles_and_units_of_the_floats(name):
             assert letters[roles["g_idx"][0]] == expected["kernel"][0][0]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["gptq/4/-1", "awq/4/2", "gptq/8/2"])
 def test_calibrated_codes_have_the_roles_and_units_of_the_floats(mode):
     layer = fk.quantize(layers.Dense(12).build(KEY, (None, 6)), mode, samples=X[0])
@@ -290,6 +299,7 @@ def test_coded_embeddings_are_split_by_the_vocabulary(mode):
     }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("layer", "shapes", "role", "message"),
     [
@@ -318,6 +328,7 @@ def test_rules_that_codes_cannot_follow_name_their_units(layer, shapes, role, me
         fk.plan(fk.Sequential([fk.Input(inputs), layer]), batch, trainer, mesh=mesh)
 
 
+@pytest.mark.exhaustive
 def test_attention_in_keras_json():
     for layer in (
         layers.MultiHeadAttention(2, 3, quantization="int8"),
@@ -343,6 +354,7 @@ def test_half_precision():
     assert fk.dequantize(coded).dtype == layer.dtype
 
 
+@pytest.mark.exhaustive
 def test_an_embedding_is_looked_up_as_floats():
     ids = np.array([[0, 3, 9]])
     layer = layers.Embedding(10, 5, mask_zero=True).build(KEY, ids)
@@ -354,6 +366,7 @@ def test_an_embedding_is_looked_up_as_floats():
         assert np.isnan(coded(ids + 1)).any(axis=-1).tolist() == [[False, False, True]]
 
 
+@pytest.mark.exhaustive
 def test_weights_round_trip_through_files(tmp_path):
     model = _coded("int4/2")
     fresh = fk.quantize(fk.engine.unbuilt(_floats()), "int4/2").build(jax.random.key(1))

@@ -54,6 +54,7 @@ def test_on_single_cells_conv_lstm_equals_lstm():
     _close(states_wide[1][:, 0], states[1])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("options", [{}, {"go_backwards": True}])
 def test_masked_scans_equal_unrolled_loops(options):
     scanned = _layer(return_sequences=True, return_state=True, **options)
@@ -63,6 +64,7 @@ def test_masked_scans_equal_unrolled_loops(options):
         _close(actual, expected)
 
 
+@pytest.mark.exhaustive
 def test_zero_output_for_mask_has_no_effect_in_unrolled_loops():
     unrolled = _layer(return_sequences=True, unroll=True)
     zeros = unrolled.replace(zero_output_for_mask=True)
@@ -73,12 +75,14 @@ def test_zero_output_for_mask_has_no_effect_in_unrolled_loops():
     ).all()
 
 
+@pytest.mark.exhaustive
 def test_a_masked_step_keeps_the_states():
     layer = _layer()
     _close(layer.apply(X, mask=MASK).value[0], layer(X[:1, :2])[0])
     _close(layer.apply(X, mask=MASK).value[1], layer(X[1:, 1:])[0])
 
 
+@pytest.mark.exhaustive
 def test_an_all_false_mask_gives_zeros_and_finite_gradients():
     mask = np.zeros((2, 3), bool)
     layer = _layer()
@@ -97,6 +101,7 @@ def test_a_sequence_of_no_steps_gives_zeros():
     assert bool(jnp.all(y == 0))
 
 
+@pytest.mark.exhaustive
 def test_channels_first_is_the_same_with_other_axes():
     last = _layer(return_sequences=True, padding="valid", strides=2)
     first = last.replace(data_format="channels_first")
@@ -104,6 +109,7 @@ def test_channels_first_is_the_same_with_other_axes():
     _close(actual, np.moveaxis(expected, -1, 2))
 
 
+@pytest.mark.exhaustive
 def test_initial_states_match_keras():
     layer = _layer(return_state=True)
     start = [np.full((2, 4, 5, 2), 0.5, "float32"), np.full((2, 4, 5, 2), -0.5, "float32")]
@@ -117,6 +123,7 @@ def test_initial_states_match_keras():
         _close(actual, expected_array)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("dtype", "tolerance"), [("bfloat16", 0.03), ("float16", 0.004)])
 def test_low_precision_is_close(dtype, tolerance):
     layer = _layer()
@@ -133,6 +140,7 @@ def test_low_precision_is_close(dtype, tolerance):
     assert all(np.isfinite(g).all() for g in (y, *jax.tree.leaves(grads)))
 
 
+@pytest.mark.exhaustive
 def test_the_key_determines_dropout_and_inference_needs_no_key():
     layer = _layer(dropout=0.5, recurrent_dropout=0.5)
     _close(layer(X), _layer()(X))
@@ -142,6 +150,7 @@ def test_the_key_determines_dropout_and_inference_needs_no_key():
     assert np.abs(value - other_key).max() > 1e-3
 
 
+@pytest.mark.exhaustive
 def test_each_gate_has_a_separate_dropout_mask():
     # with a kernel of ones over single cells, a gate counts its inputs that are not dropped
     c, rate = 400, 0.25
@@ -158,6 +167,7 @@ def test_each_gate_has_a_separate_dropout_mask():
     assert step.keywords["recurrent_mask"] is None
 
 
+@pytest.mark.exhaustive
 def test_dropout_of_everything_equals_zero_inputs():
     layer = _layer(dropout=1.0)
     _close(layer(X, training=True, key=KEY), layer(jnp.zeros_like(X)))
@@ -180,6 +190,7 @@ def test_a_stateful_layer_needs_known_sizes():
         layer.init_state((2, 3, None, 2))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("options", [{"padding": "same", "strides": 2}, {"padding": "valid"}])
 def test_images_of_unknown_size_are_accepted(options):
     inputs = fk.Input((None, None, None, 2))
@@ -191,6 +202,7 @@ def test_images_of_unknown_size_are_accepted(options):
         assert y.shape[0] == shape[0]
 
 
+@pytest.mark.exhaustive
 def test_both_directions():
     layer = layers.Bidirectional(layers.ConvLSTM1D(2, 2, return_sequences=True))
     layer = layer.build(KEY, (None, 3, 4, 2))

@@ -43,6 +43,7 @@ def _split_call(layer, state, cut, x=X, mask=None):
     return outputs, state
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("kind", [*KINDS, "stack"])
 def test_stateful_halves_equal_the_whole_sequence(kind, masked):
@@ -90,6 +91,7 @@ def test_stateful_layer_in_a_model():
     np.testing.assert_allclose(outputs[1], stateless(X), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", KINDS)
 def test_masked_steps_are_skipped(kind):
     x = fk.Input((None,), dtype="int32")
@@ -99,6 +101,7 @@ def test_masked_steps_are_skipped(kind):
     np.testing.assert_array_equal(model(padded), model(short))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("unroll", [False, True])
 def test_output_masks(unroll):
     layer = layers.LSTM(4, return_sequences=True, return_state=True, unroll=unroll).build(KEY, X)
@@ -113,6 +116,7 @@ def test_output_masks(unroll):
     assert [m is not None for m in mask] == [True, True, False, False]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", KINDS)
 def test_initial_state_against_keras(kind):
     count = 2 if kind is layers.LSTM else 1
@@ -131,6 +135,7 @@ def test_initial_state_against_keras(kind):
         )
 
 
+@pytest.mark.exhaustive
 def test_initial_state_as_tensors_makes_edges():
     x = fk.Input((None, 3), name="x")
     h, c = fk.Input((4,), name="h"), fk.Input((4,), name="c")
@@ -147,6 +152,7 @@ def test_initial_state_as_tensors_makes_edges():
     assert layers.LSTM(4, return_sequences=True)(x, initial_state=states).shape == (None, None, 4)
 
 
+@pytest.mark.exhaustive
 def test_initial_state_of_arrays_beside_tensors():
     x, h = fk.Input((None, 3), batch_size=2), fk.Input((4,), batch_size=2)
     zeros = np.zeros((2, 4), "float32")
@@ -154,6 +160,7 @@ def test_initial_state_of_arrays_beside_tensors():
     assert model([X, zeros]).shape == (2, 4)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("merge_mode", ["concat", "sum", None])
 def test_bidirectional_state_and_initial_state_against_keras(merge_mode):
     states = [np.full((2, 4), 0.1 * i, "float32") for i in range(4)]
@@ -187,6 +194,7 @@ def test_bidirectional_stateful_weights_and_configuration():
         np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.exhaustive
 def test_activity_regularizer_against_keras():
     layer = layers.LSTM(4, activity_regularizer="l2", kernel_regularizer="l1").build(KEY, X)
     theirs = keras.layers.LSTM(4, activity_regularizer="l2", kernel_regularizer="l1")
@@ -204,6 +212,7 @@ def test_forget_bias():
     assert not layers.LSTM(2, unit_forget_bias=False).build(KEY, X).bias.any()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("return_sequences", [False, True])
 @pytest.mark.parametrize("go_backwards", [False, True])
 def test_custom_cell(return_sequences, go_backwards):
@@ -225,6 +234,7 @@ def test_custom_cell(return_sequences, go_backwards):
     assert again == fk.engine.unbuilt(layer)
 
 
+@pytest.mark.exhaustive
 def test_stacked_cells_equal_stacked_layers():
     stack = layers.RNN([layers.LSTMCell(4), Leaky(2), layers.GRUCell(3)]).build(KEY, X)
     lstm, leaky, gru = (c.get_weights() for c in stack.cell.cells)
@@ -236,6 +246,7 @@ def test_stacked_cells_equal_stacked_layers():
     assert stack.cell.output_size == 3
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("make", [layers.LSTM, lambda u, **k: layers.RNN(layers.LSTMCell(u, **k))])
 def test_dropout_is_drawn_once_per_sequence(make):
     ones = np.ones((4, 6, 8), "float32")
@@ -248,6 +259,7 @@ def test_dropout_is_drawn_once_per_sequence(make):
         layer.apply(ones, training=True)
 
 
+@pytest.mark.exhaustive
 def test_dropout_masks_stay_the_same_along_time():
     # with a recurrent kernel of zeros and linear activations, all steps compute the same product
     layer = layers.SimpleRNN(
@@ -259,6 +271,7 @@ def test_dropout_masks_stay_the_same_along_time():
     assert np.ptp(np.asarray(y[:, 0]), axis=0).max() > 0
 
 
+@pytest.mark.exhaustive
 def test_training_without_dropout_needs_no_key():
     for layer in (
         layers.LSTM(4),
@@ -281,6 +294,7 @@ def test_time_distributed_carries_state_from_step_to_step():
     assert layer(X, state=state).shape == X.shape
 
 
+@pytest.mark.exhaustive
 def test_time_distributed_draws_for_each_step():
     ones = np.ones((2, 5, 64), "float32")
     layer = layers.TimeDistributed(layers.Dropout(0.5))
@@ -288,6 +302,7 @@ def test_time_distributed_draws_for_each_step():
     assert all(bool((y[:, 0] != y[:, t]).any()) for t in range(1, 5))
 
 
+@pytest.mark.exhaustive
 def test_time_distributed_masks():
     x = np.random.default_rng(1).normal(size=(2, 3, 4, 2)).astype("float32")
     mask = np.random.default_rng(2).random((2, 3, 4)) < 0.6
@@ -302,6 +317,7 @@ def test_time_distributed_masks():
     np.testing.assert_array_equal(dense.mask, MASK)
 
 
+@pytest.mark.exhaustive
 def test_unknown_time_axis_is_recorded():
     x = fk.Input((None, 3))
     y = layers.Bidirectional(layers.GRU(4, return_sequences=True))(x)
@@ -312,6 +328,7 @@ def test_unknown_time_axis_is_recorded():
     assert model(X[:, :4]).shape == (2, 4, 2)
 
 
+@pytest.mark.exhaustive
 def test_mixed_precision():
     layer = layers.RNN(
         layers.LSTMCell(4, dtype="mixed_bfloat16"), dtype="mixed_bfloat16", stateful=True
@@ -327,6 +344,7 @@ def _raises(pattern, function, *args, **kwargs):
         function(*args, **kwargs)
 
 
+@pytest.mark.exhaustive
 def test_errors_name_a_remedy():
     x = fk.Input((None, 3))
     lstm = layers.LSTM(4).build(KEY, X)

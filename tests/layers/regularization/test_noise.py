@@ -29,12 +29,14 @@ def _call(layer, x, key=KEY):
     return np.asarray(_train(layer, x, key), "float64")
 
 
+@pytest.mark.exhaustive
 def test_gaussian_noise_is_normal_around_the_input():
     y = _call(layers.GaussianNoise(0.5), jnp.full((400, 500), 3.0))
     np.testing.assert_allclose([y.mean(), y.std()], [3.0, 0.5], rtol=0.01)
     assert abs(((y - 3.0) ** 3).mean()) < 0.01
 
 
+@pytest.mark.exhaustive
 def test_gaussian_dropout_has_the_variance_of_dropout():
     x = jnp.full((400, 500), 3.0)
     y = _call(layers.GaussianDropout(0.2), x)
@@ -42,6 +44,7 @@ def test_gaussian_dropout_has_the_variance_of_dropout():
     np.testing.assert_allclose(y.std(), _call(layers.Dropout(0.2), x).std(), rtol=0.02)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("rate", [0.05, 0.3, 0.9])
 def test_alpha_dropout_keeps_mean_and_variance(rate):
     x = jax.random.normal(jax.random.key(0), (500, 500))
@@ -52,6 +55,7 @@ def test_alpha_dropout_keeps_mean_and_variance(rate):
     np.testing.assert_allclose([z.mean(), z.std()], [0.0, 1.0], atol=0.02)
 
 
+@pytest.mark.exhaustive
 def test_alpha_dropout_has_the_two_values_of_keras():
     x = np.ones((20, 20), "float32")
     ours = np.unique(_call(layers.AlphaDropout(0.3), jnp.asarray(x)))
@@ -68,6 +72,7 @@ def test_a_noise_shape_shares_draws():
         _call(layers.AlphaDropout(0.5, (None, 1, None)), jnp.ones((2, 3)))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("layer", "axes", "shape"),
     [
@@ -87,6 +92,7 @@ def test_spatial_dropout_drops_whole_channels(layer, axes, shape):
     np.testing.assert_allclose((first == 0).mean(), 0.4, atol=0.03)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("layer", RANDOM, ids=str)
 def test_keys_and_seeds_determine_the_draws(layer):
     x = jnp.ones((4, 5, 6))
@@ -104,6 +110,7 @@ def test_keys_and_seeds_determine_the_draws(layer):
         layer(x, training=True)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("layer", RANDOM, ids=str)
 def test_low_precision_and_integers(layer):
     half = layer.replace(dtype="bfloat16")

@@ -17,6 +17,7 @@ def _draw(*shape):
 
 
 # groups without rows at the start, inside and at the end; several blocks of one group
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sizes", [[0, 37, 0, 2, 1, 0], [40, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 40]])
 def test_values_and_gradients_equal_those_of_ragged_dot(sizes):
     x, kernels, sizes = _draw(40, 3), _draw(6, 3, 4), np.array(sizes, "int32")
@@ -35,6 +36,7 @@ def test_values_and_gradients_equal_those_of_ragged_dot(sizes):
         np.testing.assert_allclose(a, b, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_second_derivatives():
     x, kernels, sizes = _draw(9, 3), _draw(2, 3, 4), np.array([5, 4], "int32")
 
@@ -54,6 +56,7 @@ def test_second_derivatives():
             np.testing.assert_allclose(a, b, atol=1e-3)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("axes", [(0, None, None), (None, 0, None), (None, None, 0), (0, 0, 0)])
 def test_vmap_of_both_computations(axes):
     arrays = _draw(12, 3), _draw(3, 3, 4), np.array([5, 0, 7], "int32")

@@ -32,6 +32,7 @@ def _normalized(x, scale, shift):
     return (x - mean) * jax.lax.rsqrt(variance + 1e-3) * scale + shift
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradients_survive_recomputed_operands(name):
     """With jnp.max on XLA's CPU compiler, most of these gradients are NaN under this suite's flags."""
@@ -55,6 +56,7 @@ def test_gradients_survive_recomputed_operands(name):
         np.testing.assert_allclose(stacked[:1], eager, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(10))
 def test_shares_of_equal_elements_add_up_to_one(seed):
     """Rows that repeat hold equal maxima: XLA must not count and select them on different values."""
@@ -113,6 +115,7 @@ def test_a_mean_of_bfloat16_maxima_trains(key):
     assert fk.ops.max(x).dtype == jnp.bfloat16
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_form_for_accelerators_shares_the_gradient_without_conditionals(dtype):
     x = jnp.array([[1, 3, 3], [2, 2, 2], [5, 0, -np.inf], [1, np.nan, 2]], dtype)
@@ -131,6 +134,7 @@ def test_the_form_for_accelerators_shares_the_gradient_without_conditionals(dtyp
         assert gradient.dtype == dtype
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_programs_for_accelerators_have_no_conditional(name):
     def loss(x):

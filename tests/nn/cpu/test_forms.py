@@ -177,6 +177,7 @@ def assert_close(results, expected, tolerance):
         np.testing.assert_allclose(result, reference, rtol=0, atol=bound, err_msg=str(path))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_transforms_equal_those_of_xlas_operations(case):
     fast, default, shapes = forms(case)
@@ -193,6 +194,7 @@ def test_transforms_of_more_windows(case):
     test_transforms_equal_those_of_xlas_operations(case)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-13), ("bfloat16", 0.02)])
 @pytest.mark.parametrize("name", ["depthwise, multiplier", "pool, overlapping", "enlarge"])
 def test_dtypes(name, dtype, tolerance):
@@ -209,6 +211,7 @@ def test_dtypes(name, dtype, tolerance):
 
 
 # JAX computes the weights of `jax.image.resize` once for value and gradient: see the next test
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("enlarge")])
 def test_programs_of_other_platforms_are_those_of_xlas_operations(name):
     fast, default, shapes = forms(CASES[name])
@@ -227,6 +230,7 @@ def test_programs_of_other_platforms_are_those_of_xlas_operations(name):
     assert program(fast, "cpu") != program(default, "cpu")
 
 
+@pytest.mark.exhaustive
 def test_default_interpolation_compiles_to_the_operations_of_jax():
     fast, default, (shape,) = forms(CASES["enlarge"])
 
@@ -247,6 +251,7 @@ def test_default_interpolation_compiles_to_the_operations_of_jax():
     jax.clear_caches()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["depthwise, strides", "pool, overlapping", "enlarge"])
 def test_exports_for_several_platforms_and_batch_sizes(name):
     fast, default, shapes = forms(CASES[name])
@@ -293,6 +298,7 @@ def test_a_form_stores_only_its_operands_for_the_backward_pass():
     assert sorted(stored) == sorted(shapes)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", ["int8", "int32", "uint8", "bool"])
 def test_maximum_of_integers(dtype):
     form, (shape,) = CASES["pool, overlapping"]
@@ -302,6 +308,7 @@ def test_maximum_of_integers(dtype):
     np.testing.assert_array_equal(result, form.default(x))
 
 
+@pytest.mark.exhaustive
 def test_the_first_of_equal_cells_gets_the_gradient_of_the_maximum():
     form, (shape,) = CASES["pool, overlapping"]
     x = jnp.asarray(np.random.default_rng(0).integers(0, 2, shape), "float32")
@@ -312,6 +319,7 @@ def test_the_first_of_equal_cells_gets_the_gradient_of_the_maximum():
     np.testing.assert_array_equal(*gradients)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("name", ["depthwise, strides", "pool, overlapping"])
 def test_nan_and_infinity_reach_the_same_results(name, number):

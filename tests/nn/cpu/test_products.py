@@ -42,6 +42,7 @@ def _compare(ours, theirs, *arrays):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("case", CASES)
 def test_values_and_derivatives_equal_those_of_tensordot(case):
     x, kernel, axes = CASES[case]
@@ -53,6 +54,7 @@ def test_values_and_derivatives_equal_those_of_tensordot(case):
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("mapped", [(0, None), (None, 0), (0, 0)])
 def test_vmap(mapped):
     arrays = [
@@ -77,6 +79,7 @@ def test_the_gradient_of_the_kernel_has_one_axis_of_rows():
     assert "4x256x64" in jax.jit(RowProduct(1).default).lower(x, kernel).as_text()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mapped", [None, (0, 0), (None, 0)])
 def test_products_of_bfloat16(mapped):
     shapes = (4, 5, 64), (64, 8)
@@ -106,6 +109,7 @@ def test_products_of_bfloat16(mapped):
         np.testing.assert_allclose(a.astype("float32"), b.astype("float32"), rtol=0.02, atol=1)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(jax.device_count() < 8, reason="needs eight devices")
 @pytest.mark.parametrize(
     ("rows", "columns"),

@@ -25,11 +25,13 @@ TORCH = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", TORCH)
 def test_weights_equal_those_of_pytorch(case):
     np.testing.assert_allclose(cubic_weights(*case), TORCH[case], atol=1e-6)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("antialias", [False, True])
 def test_an_axis_of_the_same_size_is_unchanged(antialias):
     np.testing.assert_allclose(cubic_weights(5, 5, antialias), np.eye(5), atol=1e-12)

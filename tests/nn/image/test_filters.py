@@ -33,6 +33,7 @@ def _same(ours, theirs, tolerance=1e-5):
     np.testing.assert_allclose(ours, np.asarray(theirs), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["rgb_to_grayscale", "rgb_to_hsv", "hsv_to_rgb"])
 def test_colours_match_keras(name):
     ours = {
@@ -101,6 +102,7 @@ def test_colours_of_bytes_and_half_precision():
         rgb_to_grayscale(np.ones((7, 3)))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("size", "sigma"), [((3, 3), (1.0, 1.0)), ((5, 2), (0.7, 2.0))])
 def test_blur_matches_keras(size, sigma):
     x = _images()
@@ -122,6 +124,7 @@ def test_blur_matches_keras(size, sigma):
     _same(channels_first, _swap(theirs))
 
 
+@pytest.mark.exhaustive
 def test_blur_with_windows_of_each_image_and_without_width():
     x = _images()
     sigma = np.array([[0.5, 1.0], [2.0, 0.3]], "float32")
@@ -141,6 +144,7 @@ def test_blur_with_windows_of_each_image_and_without_width():
     assert jax.eval_shape(gaussian_blur, np.ones((3, 3, 1), "uint8")).dtype == jnp.float32
 
 
+@pytest.mark.exhaustive
 def test_edges_match_keras():
     x = _images()
 
@@ -158,6 +162,7 @@ def test_edges_match_keras():
         _same(*pair)
 
 
+@pytest.mark.exhaustive
 def test_sharpening_is_linear_in_the_factor():
     x = _images()
     smoothed, unchanged, sharpened = _compiled(
@@ -167,6 +172,7 @@ def test_sharpening_is_linear_in_the_factor():
     _same(sharpened - x, x - smoothed, 1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("scale", [1.0, 255.0])
 def test_similarity_matches_keras(scale):
     x, y = (_images((2, 13, 12, 2), seed) * np.float32(scale) for seed in (0, 1))
@@ -219,12 +225,14 @@ def test_equal_images_and_bytes():
             function(x, x[:, :5])
 
 
+@pytest.mark.exhaustive
 def test_levels_are_counted():
     levels = np.random.default_rng(0).integers(0, 7, (3, 50))
     counts = _compiled(lambda v: count_levels(v, 7), levels.astype("int32"))
     np.testing.assert_array_equal(counts, [np.bincount(row, minlength=7) for row in levels])
 
 
+@pytest.mark.exhaustive
 def test_equalized_levels_are_even():
     # all 256 levels, also scaled to (0, 1): rounding moves no level into its neighbour's bin
     ramp = np.arange(256, dtype="float32").reshape(16, 16, 1)
@@ -260,6 +268,7 @@ def test_equalize_tiles_of_flat_and_small_images():
     assert np.isfinite(pixel).all()
 
 
+@pytest.mark.exhaustive
 def test_bits_and_contrast_in_half_precision():
     levels = np.arange(256, dtype="float32").reshape(16, 16, 1)
     dtypes = "float32", "bfloat16"

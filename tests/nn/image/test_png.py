@@ -8,6 +8,7 @@ import pytest
 from fkeras.nn.image.png import png
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("shape", [(2, 3), (2, 3, 1), (4, 1, 3), (3, 5, 4)])
 def test_pillow_reads_the_same_pixels(shape):
     image = pytest.importorskip("PIL.Image")

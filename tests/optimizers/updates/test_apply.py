@@ -4,10 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 from fkeras import optimizers
 
 
+@pytest.mark.exhaustive
 def test_the_step_count_adds_no_operation_to_a_loop():
     """XLA joins it with the loop's counter: a step of SGD is one fusion a weight and a sum."""
     tx = optimizers.SGD().transformation()

@@ -49,6 +49,7 @@ def tensors_of(folder):
 QUICK = ("lora", "dora", "gpt2", "head_embedding", "tied_both", "vit", "v4_vit", "dinov2")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", quick_cases(FOLDERS, *QUICK))
 def test_a_folder_of_peft_computes_its_numbers_and_is_written_back(name, tmp_path):
     loaded, x, expected = base_of(name)
@@ -120,6 +121,7 @@ def test_a_lora_of_the_embedding_of_an_encoder_adapts_the_vectors(tmp_path):
     np.testing.assert_allclose(again(IDS)["hidden"], model(IDS)["hidden"], atol=1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["int8", "int4"])
 def test_adapters_of_a_tied_head_leave_the_vectors_of_codes(mode):
     loaded, ids, _ = base_of("tied_head")
@@ -148,6 +150,7 @@ def shifted(model, amount=0.1):
     return transforms.with_adapters(model, tree)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("adapter", [LoRA(2, alpha=6), DoRA(2), IA3()], ids=str)
 def test_every_kind_of_adapter_is_written_and_read(adapter, llama, tmp_path):
     model = transforms.adapt(llama.model, ["block_*/query", "block_1/gate"], adapter, KEY)
@@ -208,6 +211,7 @@ def changed(folder, tmp_path, change=None, tensors=None):
     return copy
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -245,6 +249,7 @@ def test_configurations_that_are_rejected(change, message, llama, tmp_path):
         fk.pretrained.load_adapter(folder, llama.model, llama.config)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "change",
     [
@@ -259,6 +264,7 @@ def test_options_that_keep_all_modules_of_the_file(change, llama, tmp_path):
     assert fk.pretrained.load_adapter(folder, llama.model, llama.config) == model
 
 
+@pytest.mark.exhaustive
 def test_factors_that_are_not_finite_are_reported(llama, tmp_path):
     def broken(arrays):
         next(array for name, array in arrays.items() if "q_proj.lora_A" in name)[0, 0] = np.nan
@@ -281,6 +287,7 @@ def _cut(part):
     return lambda arrays: {n: a[:, :-1] if part in n else a for n, a in arrays.items()}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("tensors", "message"),
     [
@@ -307,6 +314,7 @@ def test_a_model_trained_without_its_head_has_names_without_the_first_part(llama
     assert model == whole
 
 
+@pytest.mark.exhaustive
 def test_modules_of_siglip_with_the_prefix_of_transformers_4(tmp_path):
     loaded, images, expected = base_of("siglip_vision")
     names = _renamed("base_model.model.", "base_model.model.vision_model.")
@@ -367,6 +375,7 @@ def keras_hub_file(path, rank=2):
     return factors
 
 
+@pytest.mark.exhaustive
 def test_a_file_of_keras_hub(tmp_path):
     path, model = tmp_path / "a.lora.h5", blocks()
     factors = keras_hub_file(path)
@@ -380,6 +389,7 @@ def test_a_file_of_keras_hub(tmp_path):
     np.testing.assert_allclose(merged(x), adapted(x), atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_files_of_keras_hub_that_are_rejected(tmp_path):
     path = tmp_path / "a.lora.h5"
     keras_hub_file(path)
@@ -416,6 +426,7 @@ def test_an_adapted_model_generates_what_the_merged_model_generates(llama):
     assert tokens[0] == tokens[1] != tokens[2]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("file", ["adapter_config.json", "adapter_model.safetensors"])
 def test_random_damage_is_reported_or_harmless(file, llama, tmp_path):
     folder = changed("regex", tmp_path)

@@ -32,6 +32,7 @@ def inputs_of(arrays):
     return [ids, arrays["types"].astype("int32")] if "types" in arrays else ids
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "name", encoder_checks.rows(FOLDERS, ("bert", "bert_sentence", "roberta", "distilbert"))
 )
@@ -42,6 +43,7 @@ def test_numbers_equal_those_of_transformers(name):
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "name", encoder_checks.rows(FOLDERS, ("bert_masked", "bert_sentence", "distilbert_classifier"))
 )
@@ -60,6 +62,7 @@ def test_padding_changes_no_token(name):
     encoder_checks.padding_changes_no_token(loaded.model, ids, 2, 4)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["cls", "max", "mean"])
 def test_sentences_are_those_of_the_tokens_without_padding(mode):
     beside = {POOLING: {f"pooling_mode_{mode}_tokens": False, "pooling_mode": mode}}
@@ -84,6 +87,7 @@ def test_more_tokens_than_positions_give_no_number():
 MODES = [("cls",), ("max",), ("cls", "mean"), ("mean", "max")]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("modes", encoder_checks.rows(MODES, [("mean", "max")]))
 def test_modes_of_pooling(modes, tmp_path):
     folder = shutil.copytree(DATA / "bert_sentence", tmp_path / "model")
@@ -108,6 +112,7 @@ def test_modes_of_pooling(modes, tmp_path):
     np.testing.assert_allclose(vectors, right, atol=1e-5)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
@@ -137,6 +142,7 @@ def test_a_file_without_the_first_segment_of_names(tmp_path):
     np.testing.assert_allclose(np.asarray(logits)[mask], arrays["logits"][mask], atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_names_of_old_files(tmp_path):
     def old(name):
         name = name.replace("LayerNorm.weight", "LayerNorm.gamma")
@@ -161,6 +167,7 @@ def test_the_graph_has_the_heads_that_the_file_holds(tmp_path):
     assert [*fk.pretrained.load(without).model(np.ones((1, 3), "int32"))] == ["hidden"]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -193,6 +200,7 @@ CONFIGS = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("config", encoder_checks.rows(CONFIGS, CONFIGS[1:2]))
 def test_a_new_model_is_written_and_opened(config, tmp_path):
     model = fk.pretrained.build(config).build(jax.random.key(0))
@@ -203,6 +211,7 @@ def test_a_new_model_is_written_and_opened(config, tmp_path):
     jax.tree.map(np.testing.assert_array_equal, loaded.model(ids), model(ids))
 
 
+@pytest.mark.exhaustive
 def test_untied_logits_have_the_second_of_two_biases(tmp_path):
     config = CONFIGS[2]
     model = fk.pretrained.build(config).build(jax.random.key(0))

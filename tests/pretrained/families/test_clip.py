@@ -23,6 +23,7 @@ def outputs_of(model, arrays):
     return model([arrays["images"], arrays["ids"].astype("int32")], mask=masks)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", encoder_checks.rows(FOLDERS, ["clip", "siglip"]))
 def test_numbers_equal_those_of_transformers(name):
     loaded, arrays = encoder_checks.arrays_of(name)
@@ -56,6 +57,7 @@ def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     encoder_checks.is_written_back(name, tmp_path)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", encoder_checks.rows(["clip", "siglip"], ["clip"]))
 def test_pixels_equal_those_of_transformers(name):
     arrays = expected(name)
@@ -89,6 +91,7 @@ def test_another_number_of_texts_than_of_images():
     assert outputs["logits"].shape == (1, 3)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("keys", "message"),
     [

@@ -15,17 +15,20 @@ from tests.pretrained import checks
 FOLDERS = ("gemma2", "gemma3")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FOLDERS)
 def test_numbers_equal_those_of_transformers(name):
     loaded = checks.is_a_causal_decoder(name, first="embedding_scale")
     checks.computes_with_a_cache(loaded.model, name)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     checks.is_written_back(name, tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_a_gguf_file_holds_the_same_model():
     file = fk.pretrained.load(checks.DATA / "gemma2_gguf/model.gguf", dtype="float32")
     folder = fk.pretrained.load(checks.DATA / "gemma2")
@@ -58,6 +61,7 @@ def test_the_factor_of_the_embeddings_is_rounded_to_the_compute_dtype():
     assert float(y[0, 0, 0]) == 4.46875
 
 
+@pytest.mark.exhaustive
 def test_shards_by_role_compute_the_same_numbers():
     mesh = jax.make_mesh((2, 2), ("data", "model"))
     roles = {"batch": "data", **dict.fromkeys(("heads", "kv_heads", "hidden"), "model")}
@@ -111,6 +115,7 @@ def test_a_model_file_keeps_the_graph(tmp_path):
     checks.is_kept_by_a_model_file("gemma3", tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_the_tiny_configuration_builds():
     model = fk.pretrained.build(gemma.TINY).build(jax.random.key(0))
     assert model(np.ones((1, 3), "int32")).shape == (1, 3, 67)

@@ -11,15 +11,18 @@ from fkeras.saving.containers.errors import FileError
 from tests.pretrained import checks
 
 
+@pytest.mark.exhaustive
 def test_numbers_equal_those_of_transformers():
     loaded = checks.is_a_causal_decoder("gpt2", first="embedding_add")
     checks.computes_with_a_cache(loaded.model, "gpt2")
 
 
+@pytest.mark.exhaustive
 def test_a_folder_is_written_back_byte_by_byte(tmp_path):
     checks.is_written_back("gpt2", tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_packed_texts_have_their_own_positions():
     model = fk.pretrained.load(checks.DATA / "gpt2").model
     ids = np.arange(1, 13, dtype="int32")[None]
@@ -61,6 +64,7 @@ def test_a_model_file_keeps_the_graph(tmp_path):
     checks.is_kept_by_a_model_file("gpt2", tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_the_tiny_configuration_builds():
     model = fk.pretrained.build(gpt2.TINY).build(jax.random.key(0))
     assert model(np.ones((1, 3), "int32")).shape == (1, 3, 67)

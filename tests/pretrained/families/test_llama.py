@@ -14,11 +14,13 @@ from tests.pretrained import checks
 FOLDERS = ("llama", "llama_tied", "mistral", "qwen2", "qwen3", "smollm3", "phi3")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FOLDERS)
 def test_numbers_equal_those_of_transformers(name):
     checks.is_a_causal_decoder(name)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     loaded = checks.is_written_back(name, tmp_path)
@@ -26,6 +28,7 @@ def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
 
 
 # a ring of a window; blocks without rotary positions
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["mistral", "smollm3"])
 def test_a_cache_gives_the_same_tokens(name):
     model, arrays = fk.pretrained.load(checks.DATA / name).model, checks.expected(name)
@@ -46,6 +49,7 @@ def test_the_default_dtype_is_that_of_the_file():
     assert wide(arrays["ids"]).dtype == "bfloat16"
 
 
+@pytest.mark.exhaustive
 def test_packed_texts_do_not_see_each_other():
     model = fk.pretrained.load(checks.DATA / "mistral").model
     ids = np.arange(1, 13, dtype="int32")[None]
@@ -59,6 +63,7 @@ def test_a_model_file_keeps_the_graph(tmp_path):
     checks.is_kept_by_a_model_file("qwen3", tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_the_tiny_configuration_is_unlike_the_defaults():
     default = LlamaConfig()
     for name in ("head_size", "key_heads", "rms_norm_eps", "rope_theta", "attention_bias"):
@@ -67,6 +72,7 @@ def test_the_tiny_configuration_is_unlike_the_defaults():
     assert model(np.ones((1, 3), "int32")).shape == (1, 3, 67)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("mapping", "field", "value"),
     [
@@ -100,6 +106,7 @@ def test_a_changed_configuration_writes_the_changed_keys():
     assert LlamaConfig.read(slower.write()).rope_theta == 8.0
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("mapping", "message"),
     [

@@ -18,12 +18,14 @@ from tests.support.quick_cases import quick_cases
 FOLDERS = ("mixtral", "qwen2_moe", "qwen3_moe")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", quick_cases(FOLDERS, "qwen2_moe"))
 def test_numbers_equal_those_of_transformers(name):
     loaded = checks.is_a_causal_decoder(name)
     checks.computes_with_a_cache(loaded.model, name)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     loaded = checks.is_written_back(name, tmp_path)
@@ -50,6 +52,7 @@ def test_experts_and_shared_experts_are_layers_by_name():
     assert roles["block_0/experts/gate_kernel"] == ("experts", None, "hidden")
 
 
+@pytest.mark.exhaustive
 def test_shards_of_experts_compute_the_same_numbers():
     mesh = jax.make_mesh((2,), ("model",))
     roles = {"batch": None, "experts": "model"}
@@ -78,6 +81,7 @@ def test_training_balances_the_experts_only_where_the_configuration_says_so():
         assert len(model.apply(ids, training=True).losses) == 2 * balanced
 
 
+@pytest.mark.exhaustive
 def test_keys_of_each_architecture():
     config = MixtralConfig.read({"model_type": "mixtral"})
     assert (config.num_local_experts, config.rope_theta, config.has_experts(1)) == (8, 1e6, True)
@@ -139,6 +143,7 @@ def test_a_model_file_keeps_the_graph(tmp_path):
     checks.is_kept_by_a_model_file("qwen2_moe", tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_the_tiny_configuration_builds():
     model = fk.pretrained.build(mixtral.TINY).build(jax.random.key(0))
     assert model(np.ones((1, 3), "int32")).shape == (1, 3, 67)

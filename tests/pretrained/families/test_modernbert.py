@@ -55,6 +55,7 @@ def test_a_token_beyond_all_windows_is_seen_by_full_attention_only():
     assert (hidden[4:] != changed[4:]).any(-1).all()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("mapping", "field", "value"),
     [
@@ -81,6 +82,7 @@ def test_keys_of_both_versions(mapping, field, value):
     assert config.write() == mapping
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("keys", "message"),
     [

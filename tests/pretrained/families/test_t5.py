@@ -23,6 +23,7 @@ def _inputs(name):
     return arrays, jnp.asarray(arrays["ids"], "int32"), jnp.asarray(mask)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FOLDERS)
 def test_numbers_equal_those_of_transformers(name):
     model = fk.pretrained.load(checks.DATA / name, dtype="float32").model
@@ -50,6 +51,7 @@ def test_numbers_equal_those_of_transformers(name):
             )
 
 
+@pytest.mark.exhaustive
 def test_greedy_tokens_equal_those_of_transformers():
     model = fk.pretrained.load(checks.DATA / "t5", dtype="float32").model
     arrays, ids, mask = _inputs("t5")
@@ -60,6 +62,7 @@ def test_greedy_tokens_equal_those_of_transformers():
     np.testing.assert_array_equal(generated.tokens, arrays["greedy"])
 
 
+@pytest.mark.exhaustive
 def test_a_cut_decoder_with_a_cache_computes_the_same_logits():
     model = fk.pretrained.load(checks.DATA / "t5_gated", dtype="float32").model
     arrays, ids, mask = _inputs("t5_gated")
@@ -77,6 +80,7 @@ def test_a_cut_decoder_with_a_cache_computes_the_same_logits():
         np.testing.assert_allclose(logits[:, 0], arrays["logits"][:, n], atol=1e-4)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     checks.is_written_back(name, tmp_path)
@@ -143,6 +147,7 @@ def test_a_model_file_keeps_the_graph(tmp_path):
     checks.is_kept_by_a_model_file("t5_gated", tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_the_tiny_configuration_builds():
     model = fk.pretrained.build(t5.TINY).build(jax.random.key(0))
     assert model([np.ones((1, 3), "int32"), np.zeros((1, 2), "int32")]).shape == (1, 2, 67)

@@ -30,6 +30,7 @@ def test_no_architecture_has_two_families():
     assert "mixtral" in family_of_gguf(mixtral).classes
 
 
+@pytest.mark.exhaustive
 def test_the_page_lists_every_family():
     table = [
         [cell.strip() for cell in line.strip("| ").split(" | ")]
@@ -47,6 +48,7 @@ def test_the_page_lists_every_family():
         assert has_gguf == (family.gguf is not None), name
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", quick_cases(BY_NAME, "llama", "gemma2", "bert", "vit"))
 def test_the_tiny_configuration_is_written_and_read(name, tmp_path):
     family = BY_NAME[name]
@@ -67,6 +69,7 @@ def test_the_tiny_configuration_is_written_and_read(name, tmp_path):
     assert weights == (tmp_path / "again/model.safetensors").read_bytes()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "family", [f for f in FAMILIES if f.gguf], ids=lambda family: next(iter(family.classes))
 )

@@ -22,6 +22,7 @@ FIRST = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", encoder_checks.rows(FIRST, ["vit", "dinov2_registers"]))
 def test_numbers_equal_those_of_transformers(name):
     loaded, arrays = encoder_checks.arrays_of(name)
@@ -52,11 +53,13 @@ def test_masked_patches_are_those_of_transformers(name):
     assert model([large, np.ones((2, 3, 6), bool)])["hidden"].shape[1] >= 19
 
 
+@pytest.mark.exhaustive
 def test_a_checkpoint_without_mask_token_takes_images_alone():
     model = fk.pretrained.load(DATA / "dinov2_classifier").model
     assert [name for name in model.layers if name in ("masked", "mask_token")] == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name", encoder_checks.rows(FIRST, ["vit_classifier", "dinov2", "dinov2_registers"])
 )
@@ -64,6 +67,7 @@ def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     encoder_checks.is_written_back(name, tmp_path)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", encoder_checks.rows(["vit", "dinov2"], ["dinov2"]))
 def test_pixels_equal_those_of_transformers(name):
     arrays = expected(name)
@@ -99,6 +103,7 @@ def test_images_of_other_channels_are_rejected():
         model(np.ones((1, 20, 20, 4), "float32"))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("keys", "message"),
     [

@@ -21,6 +21,7 @@ def loaded():
     return fk.pretrained.load(DATA / "whisper")
 
 
+@pytest.mark.exhaustive
 def test_numbers_equal_those_of_transformers(loaded):
     arrays = expected("whisper")
     features = loaded.processor(arrays["sounds"], 16000)
@@ -78,6 +79,7 @@ def test_decoding_with_a_cache_equals_the_whole_text(loaded):
     np.testing.assert_allclose(jnp.concatenate(pieces, 1), arrays["logits"], atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_a_folder_is_written_back_byte_by_byte(tmp_path):
     encoder_checks.is_written_back("whisper", tmp_path)
 
@@ -138,6 +140,7 @@ def test_features_of_another_length_are_rejected(loaded):
         loaded.model([np.zeros((1, 99, 12), "float32"), np.ones((1, 2), "int32")])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("keys", "message"),
     [

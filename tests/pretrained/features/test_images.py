@@ -40,22 +40,26 @@ PILLOW = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("resample", [1, 2, 3])
 def test_resizing_equals_that_of_pillow(resample):
     assert resized(PICTURE, (7, 3), resample)[..., 0].tolist() == PILLOW[resample]
 
 
+@pytest.mark.exhaustive
 def test_an_image_of_the_right_size_is_unchanged():
     assert resized(PICTURE, (8, 5)) is not PICTURE
     np.testing.assert_array_equal(resized(PICTURE, (8, 5)), PICTURE)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("resample", [1, 2, 3])
 @pytest.mark.parametrize(("old", "new"), [(1, 3), (9, 4), (4, 9)])
 def test_weights_of_a_pixel_sum_to_one(resample, old, new):
     np.testing.assert_allclose(resampling_weights(old, new, resample).sum(1), 1, atol=1e-12)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("mapping", "processor"),
     [
@@ -85,6 +89,7 @@ def test_keys_of_all_versions(mapping, processor):
     assert ImageProcessor.read(mapping) == processor
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("mapping", "message"),
     [
@@ -119,6 +124,7 @@ def test_the_shorter_side_and_the_crop():
     assert process([wide, np.zeros((9, 6, 3), "uint8")]).shape == (2, 4, 4, 3)
 
 
+@pytest.mark.exhaustive
 def test_pixels_are_normalized_by_channel():
     process = ImageProcessor(None, factor=0.01, mean=(0.0, 0.5, 1.0), std=(1.0, 0.5, 0.25))
     pixels = process(np.full((1, 1, 3), 100, "uint8"))

@@ -8,6 +8,7 @@ import fkeras as fk
 from tests.pretrained import checks, folders
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -32,6 +33,7 @@ def test_other_configurations_are_rejected(tmp_path, keys, message):
     assert caught.value.file == str(folder)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -50,6 +52,7 @@ def test_damaged_text_is_rejected(tmp_path, text, message):
     assert caught.value.file == str(folder / "config.json")
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -101,6 +104,7 @@ def test_limits_bound_configuration_and_tensors(tmp_path):
             fk.pretrained.load(checks.DATA / "mistral", limits=fk.Limits(**{limit: 16}))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("files", "words"),
     [

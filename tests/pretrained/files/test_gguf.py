@@ -30,6 +30,7 @@ LENGTHS = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LENGTHS)
 def test_a_file_computes_what_the_folder_computes(name, tmp_path):
     loaded = fk.pretrained.load(gguf_files.write(name, tmp_path / "m.gguf"))
@@ -212,6 +213,7 @@ FILES = {
 }
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("case", FILES)
 def test_damaged_files_are_rejected(case, tmp_path):
     data, message = FILES[case]
@@ -301,6 +303,7 @@ def _other(keys):
     return {name: pair for name, pair in _INERT.items() if name not in keys}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("keys", "factor"),
     [

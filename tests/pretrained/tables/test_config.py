@@ -25,6 +25,7 @@ class Small(Config):
         return {**mapping, "width": mapping["size"]} if "size" in mapping else mapping
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "extra",
     [
@@ -40,6 +41,7 @@ def test_keys_without_effect_are_kept(extra):
     assert config.write() == mapping and list(config.write()) == list(mapping)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("value", [0, 1, True, "x", {"a": 1}, [0], 0.5])
 def test_unknown_keys_are_rejected(value):
     with pytest.raises(ValueError, match="unknown key 'widht'.*Did you mean 'width'"):
@@ -56,6 +58,7 @@ def test_defaults_depend_on_the_architecture():
     assert dataclasses.replace(Small(), model_type="wide").width == 8
 
 
+@pytest.mark.exhaustive
 def test_the_text_of_a_configuration_is_that_configuration():
     for config in (Small(8, model_type="wide"), Small(model_type="wide"), Small(9), Small()):
         assert eval(repr(config)) == config
@@ -104,6 +107,7 @@ def test_keys_of_sections_have_their_paths():
     assert fk.pretrained.ClipConfig.read(clip, ignore_keys=keys).text_config.hidden_size == 64
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("mapping", "words"),
     [

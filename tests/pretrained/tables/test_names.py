@@ -43,6 +43,7 @@ CASES = {
 }
 
 
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_operations_are_undone_and_know_their_shapes(name, dtype):
@@ -82,6 +83,7 @@ def test_add_is_undone_within_rounding():
     assert np.array_equal(Add(1.0).read(Add(1.0).write(weight)), weight)
 
 
+@pytest.mark.exhaustive
 def test_a_row_is_repeated_for_blocks_and_experts():
     row = Row("m.{i}.experts.{e}.w1", "block_{i}/gate", Stack(), experts=2)
     matches = [match for row in in_blocks((0, 3), row) for match in row.matches()]

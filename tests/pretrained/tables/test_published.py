@@ -33,6 +33,7 @@ BAD = {
 _OWN = ("source", "beside", "layout", "parts", "model_type")
 
 
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_configurations_are_read(name):
     mapping = PUBLISHED[name]
@@ -55,6 +56,7 @@ def outcomes(config, name, base):
             yield kind, str(error)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "family",
     [

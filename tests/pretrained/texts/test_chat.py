@@ -12,6 +12,7 @@ from fkeras.pretrained.texts.traced_text import USER, TracedText, highest, trace
 pytest.importorskip("jinja2")
 
 
+@pytest.mark.exhaustive
 def test_templates_see_pythons_json_and_loops():
     text = (
         "{% for m in messages %}\n  {% if loop.index > 2 %}{% break %}{% endif %}\n{{ m.text }}\n"
@@ -22,6 +23,7 @@ def test_templates_see_pythons_json_and_loops():
     assert rendered == "x\ny\n" + '[{"a": "<ü\'"}]' + "<a-bbb"
 
 
+@pytest.mark.exhaustive
 def test_generation_marks_text():
     text = "{% for i in range(2) %}{% generation %}{{ i }}{% endgeneration %};{% endfor %}"
     assert render(text, {}, "(", ")") == "(0);(1);"
@@ -32,6 +34,7 @@ def test_dates_may_be_fixed():
     assert render("{{ strftime_now('%Y') }}", {"strftime_now": lambda form: form}, "", "") == "%Y"
 
 
+@pytest.mark.exhaustive
 def test_indentation_as_in_jinja():
     import jinja2
 
@@ -47,6 +50,7 @@ def test_a_template_rejects_messages():
         render("{{ raise_exception('roles must alternate') }}", {}, "", "")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -90,6 +94,7 @@ def test_crafted_templates_are_errors(text, message):
         render(text, {"messages": [1]}, "", "")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "step",
     [
@@ -196,6 +201,7 @@ TEMPLATES = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_templates_of_families_render_as_in_jinja(name):
     """The environment is that of transformers."""
@@ -224,6 +230,7 @@ def test_templates_of_families_render_as_in_jinja(name):
         assert start < 0 or highest(rendered[start]) == USER
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "source",
     [

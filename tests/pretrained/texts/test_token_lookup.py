@@ -27,12 +27,14 @@ def model():
     return fk.Model(text, TokenLookup(TOKENIZER, invert=True)(ids)).build(jax.random.key(0))
 
 
+@pytest.mark.exhaustive
 def test_texts_to_texts_in_one_model():
     echo = model()
     assert echo(["a b", "b"]).tolist() == ["a b", "b ?"]
     assert echo(np.array(["a b a c"])).tolist() == ["a b a ?"]
 
 
+@pytest.mark.exhaustive
 def test_the_files_of_the_tokenizer_are_in_the_file_of_the_model(tmp_path):
     echo = model()
     fk.save_model(tmp_path / "m.keras", echo)

@@ -20,6 +20,7 @@ EXPECTED = tokenizer_folders.EXPECTED
 FOLDERS = EXPECTED["folders"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FOLDERS)
 def test_ids_equal_those_of_transformers(name, tmp_path):
     expected = FOLDERS[name]
@@ -36,6 +37,7 @@ def test_ids_equal_those_of_transformers(name, tmp_path):
     assert named == expected["named"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_written_folder_has_the_bytes_of_the_original(name, tmp_path):
     source, target = tmp_path / "source", tmp_path / "target"
@@ -56,6 +58,7 @@ def test_a_written_folder_has_the_bytes_of_the_original(name, tmp_path):
     assert Tokenizer.from_config(tokenizer.get_config()) == tokenizer
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", ["bert", "llama", "gemma", "roberta", "t5", "clip"])
 def test_texts_of_users_contain_no_control_tokens(name, tmp_path):
     tokenizer = Tokenizer.read(write(tmp_path, name))
@@ -66,6 +69,7 @@ def test_texts_of_users_contain_no_control_tokens(name, tmp_path):
         assert tokenizer._fast.token_to_id(token) not in ids or token not in tokenizer._special
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["llama", "llama_legacy", "gemma", "gpt2_prefix", "xlm_roberta"])
 def test_a_text_with_a_bos_token_gets_no_second_one(name, tmp_path):
     tokenizer = Tokenizer.read(write(tmp_path, name))
@@ -93,10 +97,12 @@ def test_originals_beside_tokenizer_json_are_kept(tmp_path):
     assert repr(again).endswith("vocab.txt)")
 
 
+@pytest.mark.exhaustive
 def test_folders_without_a_vocabulary(tmp_path):
     assert Tokenizer.read(write(tmp_path, "bert_accents", vocab_txt=None)) is None
 
 
+@pytest.mark.exhaustive
 def test_the_class_in_the_configuration_counts(tmp_path):
     config = {"tokenizer_class": "GPT2TokenizerFast"}
     plain = Tokenizer.read(write(tmp_path, "roberta", config=config))
@@ -125,6 +131,7 @@ SPANS = piece("<unk>", kind=2) + piece("</s>", kind=3) + piece("<pad>", kind=3) 
 WORDS = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "changed", "file", "message"),
     [
@@ -266,6 +273,7 @@ def test_files_above_the_limits(tmp_path):
     assert caught.value.file == str(tmp_path / "tokenizer.model")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name", ["bert_cased", "qwen2", "whisper", "llama_legacy", "t5_few", "siglip"]
 )
@@ -305,6 +313,7 @@ def test_the_package_is_needed_only_for_texts(name, tmp_path, monkeypatch):
         tokenizer.encode("a")
 
 
+@pytest.mark.exhaustive
 def test_a_model_is_loaded_and_written_with_the_tokenizer(tmp_path):
     folder, target = tmp_path / "folder", tmp_path / "target"
     shutil.copytree(DATA / "bert", folder, ignore=shutil.ignore_patterns("*.npz"))

@@ -19,6 +19,7 @@ def test_fields():
     assert content == (["<unk>", "▁a"], [0.0, -1.5], [2, 1], "bpe", True, b"map", False, False)
 
 
+@pytest.mark.exhaustive
 def test_defaults():
     assert read(text(1, text(1, b"a"))) == (["a"], [0.0], [1], "unigram", False, b"", True, True)
 
@@ -28,6 +29,7 @@ def test_unknown_fields_are_skipped():
     assert read(unknown + GOOD + unknown) == read(GOOD)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -67,6 +69,7 @@ def test_limits():
         read(GOOD, objects=1)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_bytes_raise_no_other_errors(seed):
     rng = random.Random(seed)

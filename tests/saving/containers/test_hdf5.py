@@ -240,6 +240,7 @@ def test_the_expected_shape_is_checked_first():
             store.attributes("b")
 
 
+@pytest.mark.exhaustive
 def test_many_pointers_to_one_long_string_are_rejected():
     many = ["x" * 50_000] * 2000
 

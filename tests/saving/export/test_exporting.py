@@ -65,6 +65,7 @@ assert "fkeras" not in sys.modules and "optax" not in sys.modules
 """
 
 
+@pytest.mark.exhaustive
 def test_a_process_that_imports_jax_alone_computes_the_same(tmp_path):
     picture = fk.Input((8, 8, 2), name="picture")
     words = fk.Input((None,), dtype="int32", name="words")
@@ -140,6 +141,7 @@ def test_jax_setting_selects_an_older_calling_convention(tmp_path):
     np.testing.assert_allclose(read(tmp_path / "m.jax").call(x), model(x), rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_sizes_are_open_fixed_or_constrained(tmp_path):
     sequence = fk.Sequential([fk.Input((None, 3)), layers.GRU(2, return_sequences=True)])
     model, state = built(sequence)
@@ -155,6 +157,7 @@ def test_sizes_are_open_fixed_or_constrained(tmp_path):
     assert read(path).in_avals[0].shape == (2, 4, 3)
 
 
+@pytest.mark.exhaustive
 def test_a_mask_is_a_keyword_argument_of_the_program(tmp_path):
     model, state = built(fk.Sequential([fk.Input((None, 3)), layers.LSTM(2)]))
     path, x, mask = tmp_path / "m.jax", normal(0, 2, 5, 3), np.arange(5)[None] < [[2], [5]]
@@ -164,6 +167,7 @@ def test_a_mask_is_a_keyword_argument_of_the_program(tmp_path):
     np.testing.assert_allclose(read(path).call(x, mask=mask), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("inner", [layers.Dense(2), layers.Dropout(0.5)], ids=["dense", "dropout"])
 def test_inference_with_keys_that_nothing_draws_from_takes_no_key(inner, tmp_path):
     x = fk.Input((3, 4))
@@ -194,6 +198,7 @@ ROWS = {type(case.layer): case for case in reversed(all_cases()) if not case.tra
 WRAPPERS = {type(case.layer) for case in wrappers.CASES}
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "case",
     [
@@ -216,6 +221,7 @@ def test_no_layer_uses_a_key_in_inference(case):
     assert not uses_key(traced)
 
 
+@pytest.mark.exhaustive
 def test_training_mode_takes_key_data_and_returns_the_state(tmp_path):
     head = [layers.BatchNormalization(), layers.Dropout(0.5)]
     model, state = built(fk.Sequential([fk.Input((3,)), *head]))
@@ -235,6 +241,7 @@ def test_training_mode_takes_key_data_and_returns_the_state(tmp_path):
     np.testing.assert_allclose(read(path).call(x), value, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_stream_is_computed_piece_by_piece(tmp_path):
     gru = layers.GRU(2, stateful=True, return_sequences=True)
     model, state = built(fk.Sequential([fk.Input((None, 3), batch_size=1), gru, layers.Dense(1)]))
@@ -258,6 +265,7 @@ def test_a_layer_alone_and_bfloat16(tmp_path):
     np.testing.assert_array_equal(out.astype("float32"), layer(x).astype("float32"))
 
 
+@pytest.mark.exhaustive
 def test_a_step_stores_bfloat16_weights_as_integers(tmp_path):
     model = fk.Sequential([fk.Input((3,)), layers.Dense(1, name="d", dtype="bfloat16")])
     trainer = fk.Trainer("sgd", "mse")

@@ -32,6 +32,7 @@ def trained_shapes(model):
     return sorted(tuple(v.shape) for v in model.trainable_variables)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])
 @pytest.mark.parametrize("name", WRAPPERS)
 @pytest.mark.parametrize("frozen", [("wrapper",), ("body", "wrapper"), ("body",), ("",)])
@@ -54,6 +55,7 @@ def test_frozen_wrappers_of_a_file_of_keras(name, frozen, suffix, tmp_path):
     assert trained_shapes(again) == trained_shapes(theirs)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["TimeDistributed", "Bidirectional", "RNN"])
 def test_wrappers_frozen_in_fkeras_are_frozen_in_keras(name, tmp_path):
     with keras_rules():
@@ -84,6 +86,7 @@ CONSTRUCTORS = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])
 @pytest.mark.parametrize("name", CONSTRUCTORS)
 def test_wrappers_frozen_in_the_constructor_train_as_in_keras(name, suffix, tmp_path):

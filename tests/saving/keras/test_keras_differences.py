@@ -58,6 +58,7 @@ NAMES = [
 FUNCTIONS = [(name, {}) for line in NAMES for name in line.split()]
 
 
+@pytest.mark.one_in(17)
 @pytest.mark.parametrize(
     ("name", "options"), FUNCTIONS + [("relu", options) for options in RELU_OPTIONS[1:]]
 )
@@ -74,6 +75,7 @@ def test_values_and_gradients_at_the_kinks_equal_those_of_keras(name, options):
     np.testing.assert_allclose(slope, expected_slope, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_relu_layers_have_keras_slopes_at_0():
     point = jnp.zeros((1, 1))
     slope = jax.grad(lambda x: layers.ReLU(negative_slope=0.3)(x).sum())
@@ -81,6 +83,7 @@ def test_relu_layers_have_keras_slopes_at_0():
     assert jax.grad(lambda x: layers.ReLU()(x).sum())(point) == 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "options",
     [
@@ -105,12 +108,14 @@ def test_a_last_output_is_zero_where_the_last_step_is_masked(tmp_path, options):
     assert (zero == (~masked & (not options.get("unroll")))).all()
 
 
+@pytest.mark.exhaustive
 def test_without_steps_the_last_output_is_zero():
     layer = layers.LSTM(2, zero_output_for_mask=True).build(jax.random.key(0), (None, None, 3))
     out = layer(jnp.ones((2, 0, 3)), mask=jnp.ones((2, 0), bool))
     assert out.shape == (2, 2) and (out == 0).all()
 
 
+@pytest.mark.exhaustive
 def test_an_unrolled_loop_starts_from_an_output_of_zeros():
     ours = layers.GRU(2, unroll=True, return_sequences=True).build(jax.random.key(0), X.shape)
     first = jnp.ones((3, 2))
@@ -132,6 +137,7 @@ STATEFUL = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("layer", "shape"), STATEFUL, ids=lambda v: type(v).__name__)
 def test_weight_lists_leave_the_carry_out(layer, shape):
     layer = layer.build(jax.random.key(0), shape)
@@ -147,6 +153,7 @@ def test_weight_lists_leave_the_carry_out(layer, shape):
     assert jax.tree.all(jax.tree.map(lambda a: (a == 7).all(), new_state))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sizes", [(4, None), (4, 6), (4,), 4])
 @pytest.mark.parametrize("bias", [None, "c"])
 def test_output_shapes_may_name_the_axes_of_an_ellipsis(tmp_path, sizes, bias):
@@ -163,6 +170,7 @@ def test_output_shapes_that_contradict_an_ellipsis_are_rejected(sizes):
         layers.EinsumDense("ab...,bc->ac...", sizes)(fk.Input((4, 6)))
 
 
+@pytest.mark.exhaustive
 def test_optional_inputs_take_none(tmp_path):
     with keras_rules():
         x = keras.Input((4, 6), name="x")
@@ -191,6 +199,7 @@ def test_layers_that_need_an_optional_input_name_it():
     assert model != fk.Model([x, (new := fk.Input((2,)))], layers.Add()([x, new]))
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("shape", [(6,), (4, 6), (1, 6), (4, 1), (1, 4, 6), (3, 1, 6)])
 def test_softmax_aligns_a_mask_with_the_last_axes(shape):
     mask = DRAW.random(shape) > 0.4
@@ -202,6 +211,7 @@ def test_softmax_aligns_a_mask_with_the_last_axes(shape):
     np.testing.assert_allclose(model(X), expected, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_softmax_passes_the_mask_on(tmp_path):
     with keras_rules():
         x, steps = keras.Input((6,)), keras.Input((6,), dtype="bool")
@@ -222,6 +232,7 @@ def _map(policies, default="float32"):
     return keras.dtype_policies.DTypePolicyMap(default_policy=default, policy_map=policy_map)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("make", "policies", "expected"),
     [
@@ -256,6 +267,7 @@ def test_maps_of_dtype_policies(tmp_path, make, policies, expected):
     assert type(model.layers[layer.name]).__name__ == expected
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("policies", [{"a/query": "mixed_bfloat16"}, {"a": "mixed_bfloat16"}])
 def test_maps_of_dtype_policies_reach_the_projections_of_attention(tmp_path, policies):
     with keras_rules():
@@ -284,6 +296,7 @@ def test_invalid_maps_of_dtype_policies_are_rejected():
         layers.MultiHeadAttention(2, 3, projection_dtypes={"query": "bfloat16"})
 
 
+@pytest.mark.exhaustive
 def test_a_shared_layer_adds_its_activity_loss_in_every_call(tmp_path):
     x = np.ones((4, 3), "float32")
     with keras_rules():

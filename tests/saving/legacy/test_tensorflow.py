@@ -43,6 +43,7 @@ EACH = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("version", "name"), EACH, ids=lambda v: v)
 def test_outputs_equal_those_of_tensorflow(version, name):
     data = reference(version)
@@ -65,6 +66,7 @@ def test_outputs_equal_those_of_tensorflow(version, name):
         )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("version", "name"), [("tf211", "nested"), ("tf210", "nested")])
 def test_the_model_is_saved_in_the_form_of_keras_3(version, name, tmp_path):
     data = reference(version)
@@ -194,6 +196,7 @@ def test_a_layer_with_two_calls_becomes_two_operations():
     np.testing.assert_array_equal(outputs(model, state, x)[0], x + 3)
 
 
+@pytest.mark.exhaustive
 def test_a_layer_and_an_output_take_a_constant():
     """As in a position embedding: `Embedding(4, 2)(tf.range(tf.shape(x)[1]))`."""
     layers = [
@@ -225,6 +228,7 @@ def test_a_size_known_only_at_run_time_is_rejected():
         _open(shape, *sizes, _function("reshape", _x(shape=target_shape)), shape=(None, None, 2))
 
 
+@pytest.mark.exhaustive
 def test_constants_take_the_dtype_of_half_precision_tensors():
     half = _function("cast", _x(dtype="float16"), name="g")
     policy = {"class_name": "Policy", "config": {"name": "mixed_float16"}}

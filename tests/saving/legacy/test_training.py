@@ -16,6 +16,7 @@ from tests.support.legacy_files import arrays, cases, load_training, model_file,
 COMPILED = [name for name, case in cases().items() if "losses" in case]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", COMPILED)
 def test_the_next_losses_equal_those_of_keras_2(name):
     case = cases()[name]
@@ -64,6 +65,7 @@ def test_keras_2_clips_by_the_global_norm():
     assert trainer.optimizer == optimizers.SGD(0.1, clipnorm=2.0)
 
 
+@pytest.mark.exhaustive
 def test_tensorflows_optimizers_and_their_state():
     config = {"name": "RMSprop", "learning_rate": 0.5, "decay": 0.0, "rho": 0.5, "momentum": 0.0}
     optimizer = _optimizer("RMSprop", **config, epsilon=0.25, centered=False)
@@ -91,6 +93,7 @@ def test_options_of_tensorflow_optimizers():
     assert trainer.optimizer == optimizers.Adam(0.5)
 
 
+@pytest.mark.exhaustive
 def test_nadam_of_tensorflow_2_11_resumes_without_the_stored_product():
     """The reference is TensorFlow 2.11 in eager mode, without a restart, three steps after ones.
 
@@ -124,6 +127,7 @@ def test_nadam_of_tensorflow_2_11_resumes_without_the_stored_product():
     np.testing.assert_allclose(losses, uninterrupted, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("optimizer", [optimizers.Nadam(beta_1=0.999), Keras2Nadam()], ids=repr)
 @pytest.mark.parametrize("steps", [1, 7, 40])
 def test_the_product_equals_that_of_the_training_steps(optimizer, steps):
@@ -164,6 +168,7 @@ def test_a_schedule_and_classes_of_losses():
     assert trainer.metrics == ("mean_absolute_error",)
 
 
+@pytest.mark.exhaustive
 def test_hinges_before_2_3_do_not_convert_targets():
     x, y = np.array([[1.0, 1.0]], "float32"), np.array([[0.0]], "float32")
     losses = []
@@ -173,6 +178,7 @@ def test_hinges_before_2_3_do_not_convert_targets():
     assert losses == [1.0, 3.0]  # 1 - 0 * 2, and 1 + 1 * 2
 
 
+@pytest.mark.exhaustive
 def test_variables_sorted_by_name_until_2_0_5():
     """Sorted, "layer_10/..." precedes "layer_2/...", unlike in the order of the layers."""
     items = [
@@ -233,6 +239,7 @@ def test_a_model_that_was_not_compiled_has_no_training():
         load_training(write(cases()["image"]["file"]))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("changes", "word"),
     [

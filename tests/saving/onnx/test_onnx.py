@@ -39,6 +39,7 @@ def dense(units=2, **options):
 # -- graphs -----------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_nested_shared_and_several_outputs(path):
     inner = fk.Sequential([fk.Input((4,)), layers.Dense(4, activation="gelu"), layers.Dropout(0.5)])
     a, b = fk.Input((4,), name="a"), fk.Input((4,), name="b")
@@ -57,6 +58,7 @@ def test_nested_shared_and_several_outputs(path):
         np.testing.assert_allclose(output, expected[name], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_an_input_that_is_an_output_and_one_tensor_twice(path):
     x = fk.Input((3,), name="x")
     y = layers.ReLU(name="y")(x)
@@ -65,6 +67,7 @@ def test_an_input_that_is_an_output_and_one_tensor_twice(path):
     assert len({node.name for node in opened.get_outputs()}) == 3
 
 
+@pytest.mark.exhaustive
 def test_constants_and_operations(path):
     x = fk.Input((None, 4), name="x")
     y = fk.ops.matmul(x, np.ones((4, 4), "float32")) - fk.ops.mean(x, axis=1, keepdims=True)
@@ -89,6 +92,7 @@ def test_repeated_blocks_in_a_loop_are_unrolled(path):
     assert operators(path).count("MatMul") == 6
 
 
+@pytest.mark.exhaustive
 def test_a_layer_alone_needs_shapes(path):
     layer = layers.Dense(2).build(KEY, (None, 3))
     fk.export(layer, None, path, shapes=(None, 3))
@@ -101,6 +105,7 @@ def test_a_layer_alone_needs_shapes(path):
 IDS = np.array([[1, 2, 3, 0, 0], [4, 0, 0, 0, 0], [1, 1, 2, 2, 3], [0, 2, 0, 1, 0]], "int32")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "recurrent",
     [
@@ -119,6 +124,7 @@ def test_masks_reach_recurrent_layers(path, recurrent):
     np.testing.assert_allclose(run(opened, [shorter])[0], model(shorter), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_masks_reach_attention_and_means(path):
     x = fk.Input((None,), dtype="int32")
     h = layers.Embedding(5, 4, mask_zero=True)(x)
@@ -129,6 +135,7 @@ def test_masks_reach_attention_and_means(path):
     np.testing.assert_allclose(run(opened, [IDS[:, :3]])[0], model(IDS[:, :3]), atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_masks_of_keras_files(path, tmp_path):
     """Files of Keras attach masks to arrays: also those that a layer drops or detaches."""
     with keras_rules():
@@ -148,6 +155,7 @@ def test_masks_of_keras_files(path, tmp_path):
     check(path, loaded, state, [IDS], (2,))
 
 
+@pytest.mark.exhaustive
 def test_the_mask_of_the_inputs_is_an_input(path):
     model, state = built(fk.Sequential([fk.Input((4, 3)), layers.Masking(), layers.GRU(2)]))
     fk.export(model, state, path, mask=(None, 4))
@@ -161,6 +169,7 @@ def test_the_mask_of_the_inputs_is_an_input(path):
 # -- unknown sizes ----------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_unknown_sizes_have_names_of_their_own(path):
     x = fk.Input((None, None, 3), name="image")
     y = layers.Conv2D(4, 3, strides=2, padding="same", activation="relu")(x)
@@ -187,6 +196,7 @@ def test_a_convolution_in_each_step_of_unknown_number(path):
     check(path, model, state, [normal(0, 2, 3, 6, 2)], (1,))
 
 
+@pytest.mark.exhaustive
 def test_names_and_sizes_of_the_caller(path):
     left, right = fk.Input((None, 3), name="left"), fk.Input((None, 3), name="right")
     y = layers.Attention()([left, right])
@@ -201,6 +211,7 @@ def test_names_and_sizes_of_the_caller(path):
     np.testing.assert_allclose(run(opened, [a, b])[0], model([a, b]), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("cell", [layers.LSTM, layers.GRU, layers.SimpleRNN])
 def test_recurrent_layers_are_operators_of_onnx_for_any_time(path, cell):
     x = fk.Input((None, 3))
@@ -253,6 +264,7 @@ def test_channels_first_needs_no_transposes(path):
 # -- dtypes -----------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("policy", ["mixed_float16", "float16"])
 def test_half_precision(path, policy):
     x = fk.Input((6, 6, 2), dtype="float32")
@@ -264,6 +276,7 @@ def test_half_precision(path, policy):
     assert opened.get_outputs()[0].type == "tensor(float16)"
 
 
+@pytest.mark.exhaustive
 def test_bfloat16_files_pass_the_checker(path):
     model, state = built(dense(dtype="mixed_bfloat16"))
     fk.export(model, state, path)
@@ -271,6 +284,7 @@ def test_bfloat16_files_pass_the_checker(path):
     assert output.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["int8", "int4"])
 def test_quantized_models(path, mode):
     model, state = built(
@@ -283,6 +297,7 @@ def test_quantized_models(path, mode):
     assert ("MatMulInteger" in operators(path)) == (mode == "int8")
 
 
+@pytest.mark.exhaustive
 def test_quantized_kernels_alone_are_dequantized_by_axis(path):
     scheme = fk.quantizers.Int8QuantizationConfig(activation_quantizer=None)
     model, state = built(fk.Sequential([fk.Input((3, 8)), layers.Dense(4, activation="relu")]))
@@ -293,6 +308,7 @@ def test_quantized_kernels_alone_are_dequantized_by_axis(path):
 # -- files ------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_two_exports_write_the_same_bytes(path, tmp_path):
     x = fk.Input((8, 8, 3))
     y = layers.LSTM(3)(layers.Reshape((4, 9))(layers.Conv2D(1, 3)(x)))
@@ -313,6 +329,7 @@ def test_a_large_model_has_a_second_file(path, monkeypatch):
     assert path.stat().st_size < 2000
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("opset", [18, 20, 21])
 def test_newer_opsets(path, opset):
     x = fk.Input((6, 4))
@@ -374,6 +391,7 @@ def test_an_operation_without_form_names_the_layer_and_the_way_out(path):
     assert not path.exists()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("opset", [16, 1000, "17", True, 17.0, None])
 def test_wrong_opsets(path, opset):
     model, state = built(dense())
@@ -437,6 +455,7 @@ def test_a_missing_package_is_named(path, monkeypatch):
 QUICK_NETWORKS = ("MobileNetV2",)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name",
     [

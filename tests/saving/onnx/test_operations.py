@@ -24,6 +24,7 @@ def _marks(row):
     return () if str(row) in QUICK else pytest.mark.exhaustive
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("row", [pytest.param(r, id=str(r), marks=_marks(r)) for r in SINGLE])
 def test_operations_are_equal_or_refused(row, tmp_path):
     arrays = [jax.numpy.asarray(array) for array in arrays_of(row)]

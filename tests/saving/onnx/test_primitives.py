@@ -360,6 +360,7 @@ def exported(cases, path):
     return arrays
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sorted(EQUAL))
 def test_onnx_runtime_computes_as_jax(name, tmp_path):
     arrays = exported(EQUAL[name], tmp_path / "m.onnx")
@@ -371,6 +372,7 @@ def test_onnx_runtime_computes_as_jax(name, tmp_path):
         np.testing.assert_allclose(result.astype("float64"), value, tolerance, tolerance)
 
 
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize(
     ("name", "cases", "words"), REFUSED, ids=lambda v: v if isinstance(v, str) else ""
 )
@@ -420,6 +422,7 @@ def test_a_parameter_that_a_rule_does_not_read_is_refused(tmp_path, monkeypatch)
         exported([ordered], tmp_path / "m.onnx")
 
 
+@pytest.mark.exhaustive
 def test_constants_are_reshaped_in_the_order_of_their_axes(tmp_path):
     constant = jnp.arange(12.0).reshape(3, 4)
     case = on(X)(lambda x: x + lax.reshape(constant, (1, 3, 4), (1, 0)))

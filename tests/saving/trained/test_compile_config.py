@@ -115,6 +115,7 @@ def check_equal(model, run):
         np.testing.assert_allclose(weight, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.one_in(21)
 @pytest.mark.parametrize("row", ROWS)
 def test_a_training_resumes_in_both_directions(row, tmp_path):
     path, back = tmp_path / "keras.keras", tmp_path / "ours.keras"
@@ -212,6 +213,7 @@ def for_package(row, package):
     return row(package) if getattr(row, "__name__", "") == "<lambda>" else row
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("row", [*COMPILED, *SEVERAL])
 def test_compiled_losses_and_metrics_equal_those_of_keras(row, tmp_path):
     path, back = tmp_path / "keras.keras", tmp_path / "ours.keras"
@@ -236,6 +238,7 @@ def test_compiled_losses_and_metrics_equal_those_of_keras(row, tmp_path):
     assert results == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_fit_resumes_a_training_of_keras(tmp_path):
     path, back = tmp_path / "keras.keras", tmp_path / "ours.keras"
     options = {"batch_size": 4, "shuffle": False, "verbose": 0}
@@ -261,6 +264,7 @@ def test_fit_resumes_a_training_of_keras(tmp_path):
     }
 
 
+@pytest.mark.exhaustive
 def test_each_weight_of_a_nested_model_has_its_own_slots(tmp_path):
     path, back = tmp_path / "keras.keras", tmp_path / "ours.keras"
     with keras_rules():

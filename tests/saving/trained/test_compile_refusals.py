@@ -120,6 +120,7 @@ def file(tmp_path_factory):
     return path
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("row", ARRAYS)
 def test_arrays_of_another_optimizer_are_rejected(row, file, tmp_path):
     arrays, message = ARRAYS[row]
@@ -143,6 +144,7 @@ BAD += (
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("key", ["optimizer", "loss", "loss_weights", "metrics", ""])
 def test_any_value_of_a_key_opens_or_is_rejected(key):
     """Each value raises FileError or is valid for the key; no other exception occurs."""
@@ -159,6 +161,7 @@ def test_any_value_of_a_key_opens_or_is_rejected(key):
     assert rejected_count >= len(BAD) - 3
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "config"),
     [("MeanIoU", {"num_classes": 10**6}), ("AUC", {"num_thresholds": 10**12})],

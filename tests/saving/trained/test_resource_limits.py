@@ -49,6 +49,7 @@ def network(layer, shape, **options):
     return fk.Model(x, layer(x))
 
 
+@pytest.mark.exhaustive
 def test_many_power_iterations_compile_to_a_loop(tmp_path):
     layer = fk.layers.SpectralNormalization(fk.layers.Dense(3), always=True, name="norm")
     path = saved(tmp_path / "m.keras", network(layer, (4,)))
@@ -71,6 +72,7 @@ LARGE_CALLS = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", LARGE_CALLS)
 def test_files_whose_calls_allocate_too_much_are_rejected(tmp_path, name):
     layer, shape, argument, values = LARGE_CALLS[name]
@@ -90,6 +92,7 @@ def test_the_limit_of_calls_names_the_layer_of_an_inner_model(tmp_path):
     fk.load_model(path, limits=fk.Limits(call_bytes=1600))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("iterations", [1, 2, 8, 9, 30])
 def test_the_loop_computes_the_unrolled_iterations(iterations):
     kernel = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
@@ -148,6 +151,7 @@ CASES = {
 }
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", list(CASES))
 def test_sizes_beyond_the_file_are_rejected(name, tmp_path):
     layer, shape, changes, word = CASES[name]
@@ -177,6 +181,7 @@ def test_sizes_beyond_the_file_are_rejected(name, tmp_path):
         fk.load_model(path)
 
 
+@pytest.mark.exhaustive
 def test_a_carry_of_a_billion_rows_is_rejected(tmp_path):
     layer = fk.layers.LSTM(2, stateful=True, name="bad")
     path = saved(tmp_path / "m.keras", network(layer, (3, 2), batch_size=4))
@@ -229,6 +234,7 @@ ENDLESS = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("pattern", ENDLESS)
 def test_patterns_with_catastrophic_backtracking_are_rejected(pattern, tmp_path):
     name = "a" * 60
@@ -263,11 +269,13 @@ def test_patterns_with_catastrophic_backtracking_are_rejected(pattern, tmp_path)
 USUAL = [".*/(kernel|bias)", "encoder/.*", r"dense_\d+/kernel", "(?:(?!head/).)*", "a/.*|b/.*|c/.*"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("pattern", USUAL)
 def test_usual_patterns_have_a_low_cost(pattern):
     assert trials(pattern, 100) < 1e6
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("pattern", "limit"),
     [
@@ -386,6 +394,7 @@ def _is_class(tree):
     return all(part[0] == "one" and part[1] in ("a", "b", "[ab]") for part in tree[1:])
 
 
+@pytest.mark.exhaustive
 def test_hundreds_of_metrics_of_one_name_load_quickly(tmp_path):
     """Regression: the search for unique names took cubic time in the number of metrics."""
     model = network(fk.layers.Dense(1), (2,))

@@ -93,6 +93,7 @@ def theirs(tmp_path_factory):
         return np.asarray(model(X)), folder
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("cls", [OuterModel, FieldModel])
 def test_composed_layers_open_by_the_names_of_attributes(theirs, cls):
     expected, folder = theirs
@@ -121,6 +122,7 @@ def test_other_names_are_an_error_with_the_names_in_the_file(theirs):
         fk.load_weights(theirs[1] / "m.weights.h5", model)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("base", [keras.layers.Layer, keras.Model])
 def test_a_subclass_alone_has_its_layers_at_the_attributes(tmp_path, key, base):
     class Alone(base):
@@ -149,6 +151,7 @@ def test_a_subclass_alone_has_its_layers_at_the_attributes(tmp_path, key, base):
     np.testing.assert_allclose(model(X, state=state), expected, atol=2e-6)
 
 
+@pytest.mark.exhaustive
 def test_own_files_open_with_and_without_the_classes(tmp_path, key):
     x = fk.Input(X.shape[1:])
     model = fk.Model(x, FieldModel(4, InnerModel(4), name="m")(x)).build(key)

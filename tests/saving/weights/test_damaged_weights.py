@@ -75,6 +75,7 @@ TABLES = {
 }
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("case", TABLES)
 def test_misleading_safetensors_are_rejected(tmp_path, case):
     data, message = TABLES[case]
@@ -186,6 +187,7 @@ def test_shards_are_read_beside_their_index(tmp_path):
     assert load(path)[0] == built
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("data", "word"),
     [

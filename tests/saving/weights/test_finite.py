@@ -43,6 +43,7 @@ def test_integer_and_boolean_weights_are_rejected(tmp_path, kind):
         fk.load_weights(tmp_path / "w.npz", MODEL)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["m.keras", "w.weights.h5", "w.npz", "w.safetensors", "m.h5"])
 def test_one_warning_lists_weights_that_are_not_finite(tmp_path, name):
     path = tmp_path / name
@@ -69,6 +70,7 @@ def test_one_warning_lists_weights_that_are_not_finite(tmp_path, name):
     assert "bias" not in texts[0] and "moving" not in texts[0]
 
 
+@pytest.mark.exhaustive
 def test_finite_weights_give_no_warning(tmp_path):
     largest = [np.full_like(w, np.finfo("float32").max) for w in MODEL.get_weights(STATE)]
     model, state = MODEL.set_weights(largest, STATE)

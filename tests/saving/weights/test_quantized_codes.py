@@ -114,6 +114,7 @@ def _some(*exhaustive):
     return [pytest.param(mode, marks=mark) for mode, mark in marks.items()]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", _some("int8 weights", "int4 blocks", "int4 inputs"))
 def test_files_of_keras(weights, floats, mode, tmp_path):
     model = _quantized(weights, MODES[mode])
@@ -141,6 +142,7 @@ def test_files_of_keras(weights, floats, mode, tmp_path):
     _close(_outputs(theirs), expected)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", _some("int8 weights", "int4", "int4 inputs", "float8"))
 def test_legacy_files_of_keras(weights, mode, tmp_path):
     """Keras itself opens neither float8 nor quantized attention in this form."""
@@ -152,6 +154,7 @@ def test_legacy_files_of_keras(weights, mode, tmp_path):
     assert from_h5.layers["att"].quantization is not None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["float8", "int8"])
 def test_trainings_resume(mode, tmp_path):
     x, y = RNG.normal(size=(8, 6)).astype("float32"), RNG.normal(size=(8, 3)).astype("float32")
@@ -197,6 +200,7 @@ def test_every_case_is_here():
     assert set(_calibrated()) == {*calibrated, "int4", "int4, h5"}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["int4", "int4, h5"])
 def test_old_4_bit_codes_are_converted(name, tmp_path):
     """Keras 3.11 to 3.13 packed along another axis, and quantized inputs too."""
@@ -220,6 +224,7 @@ def test_old_4_bit_codes_need_contracted_axes_first():
         renewed(layer, "kernel", np.zeros((4, 3), "int8"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", ["gptq/4/2", "gptq/3/-1", "awq/4/2"])
 def test_calibrated_models(mode, tmp_path):
     ids, expected = _case(mode, tmp_path / "k.keras")
@@ -314,6 +319,7 @@ BAD = {
 }
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("case", BAD)
 def test_damaged_files(good, tmp_path, case):
     change, message = BAD[case]
@@ -322,6 +328,7 @@ def test_damaged_files(good, tmp_path, case):
         fk.load_model(path)
 
 
+@pytest.mark.exhaustive
 def test_float_kernels_of_quantized_layers_are_rejected(good, tmp_path):
     with zipfile.ZipFile(good) as file:
         (tmp_path / "w.h5").write_bytes(file.read("model.weights.h5"))

@@ -24,6 +24,7 @@ def keras_twin():
     return model
 
 
+@pytest.mark.exhaustive
 def test_the_average_is_that_of_keras():
     model = keras_twin()
     with keras_rules():
@@ -69,6 +70,7 @@ def test_the_average_replaces_the_weights_for_evaluation():
     assert swap.on_test_begin(run) is None
 
 
+@pytest.mark.exhaustive
 def test_the_average_and_a_model_that_changed():
     swap = SwapEMAWeights(0.5)
     run, _ = fit(swap, epochs=1)
@@ -94,6 +96,7 @@ def test_the_average_and_a_model_that_changed():
     assert gap == pytest.approx(0.25 * 1 + 0.75 * 2, rel=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_the_average_of_half_precision():
     run = RUN.replace(model=jax.tree.map(lambda a: a.astype("bfloat16"), RUN.model))
     swap = SwapEMAWeights(0.5, name="s")

@@ -105,6 +105,7 @@ def test_wrong_arguments_are_reported():
         EarlyStopping(patients=3)
 
 
+@pytest.mark.exhaustive
 def test_memory_of_a_run_too_large_to_keep_twice(monkeypatch, tmp_path):
     # its arrays are copied to the device at every call, what is remembered too
     monkeypatch.setattr("fkeras.training.data.array_feed.device_bytes", lambda: 0)

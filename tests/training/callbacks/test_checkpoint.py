@@ -31,6 +31,7 @@ from tests.support.callback_runs import (
 from tests.support.keras_oracle import keras_rules
 
 
+@pytest.mark.exhaustive
 def test_models_and_weights_are_saved_in_keras_form(tmp_path):
     """Keras and `fk.load_model` read what the callback wrote after an epoch."""
     model = fk.Sequential([fk.Input((3,)), layers.BatchNormalization(), layers.Dense(2)])
@@ -76,6 +77,7 @@ def test_checkpoints_hold_the_epochs_and_can_be_loaded(tmp_path, capsys):
     fit(run=loaded, epochs=1)
 
 
+@pytest.mark.exhaustive
 def test_only_the_best_is_saved_as_keras_decides(tmp_path):
     class Theirs(keras.callbacks.ModelCheckpoint):
         def _save_model(self, epoch, batch, logs):

@@ -16,6 +16,7 @@ from tests.support.callback_runs import LOSSES, RUN, drive, drive_keras, fit, pi
 from tests.support.keras_oracle import keras_rules
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "options",
     [

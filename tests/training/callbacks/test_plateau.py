@@ -13,6 +13,7 @@ from tests.support.callback_runs import KEY, LOSSES, RUN, X, Y, drive, drive_ker
 from tests.support.keras_oracle import keras_rules
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "options",
     [

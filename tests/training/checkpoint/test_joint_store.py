@@ -123,6 +123,7 @@ def save(folder, *steps, count=2, tree=tree_of, **options):
 # values
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("count", [2, 4])
 def test_any_layout_and_one_process_restore_the_parts(tmp_path, count):
     save(tmp_path, 1, 2, 3, count=count)
@@ -175,6 +176,7 @@ def test_parts_restore_into_specs_and_onto_one_device(tmp_path):
     np.testing.assert_array_equal(restored["rows"], np.asarray(tree["rows"]))
 
 
+@pytest.mark.exhaustive
 def test_every_kind_of_leaf_comes_back_bit_identical(tmp_path):
     save(tmp_path, 3, tree=lambda step: everything())
     same(everything(), restore(tmp_path, everything()).tree)
@@ -249,6 +251,7 @@ def test_a_process_reads_only_parts_of_its_own_devices(monkeypatch):
     assert needed(None, "a") == needed() == [0, 4, 8, 12]
 
 
+@pytest.mark.exhaustive
 def test_one_process_and_several_continue_each_others_folders(tmp_path):
     with open_store(Checkpoint(tmp_path)) as store:
         store.save(1, tree_of(1), {})
@@ -272,6 +275,7 @@ def test_one_process_and_several_continue_each_others_folders(tmp_path):
     assert steps_in(tmp_path) == ["3", "2"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("several", [False, True])
 def test_small_batches_of_arrays(tmp_path, monkeypatch, several):
     monkeypatch.setattr(shards, "_BATCH", 100)
@@ -310,6 +314,7 @@ def test_the_buffers_may_be_donated_as_soon_as_save_returns(tmp_path, monkeypatc
 # damage
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("damage", quick_cases(DAMAGES, "truncated", "flipped"))
 def test_any_damaged_file_is_named_and_the_save_before_is_used(tmp_path, damage):
     save(tmp_path, 1, 2)
@@ -334,6 +339,7 @@ def test_any_damaged_file_is_named_and_the_save_before_is_used(tmp_path, damage)
     assert restore(tmp_path, tree_of()).step == 2
 
 
+@pytest.mark.exhaustive
 def test_damage_that_one_process_sees_counts_for_all(tmp_path, monkeypatch):
     save(tmp_path, 1, 2)
     real = shards.read_arrays
@@ -405,6 +411,7 @@ def test_a_save_that_fits_one_process_only_is_an_error_in_all(tmp_path):
     assert isinstance(second, ZeroDivisionError)
 
 
+@pytest.mark.exhaustive
 def test_a_missing_record_is_told_in_all_processes(tmp_path):
     save(tmp_path, 1, 2)
     (tmp_path / "latest/2").rename(tmp_path / "moved")
@@ -428,6 +435,7 @@ PLACES = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 def test_a_failure_of_one_process_is_the_failure_of_all(tmp_path, monkeypatch, place, number):
@@ -556,6 +564,7 @@ def test_a_closed_store_rejects_calls(tmp_path):
         assert "Store.save: the store of" in str(error) and "is closed" in str(error)
 
 
+@pytest.mark.exhaustive
 def test_separate_trainings_of_several_processes_save_in_parts(tmp_path, monkeypatch):
     # orbax's own handler would write nothing in process 1
     with monkeypatch.context() as patch, open_store(Checkpoint(tmp_path)) as store:

@@ -146,6 +146,7 @@ def test_equal_paths_get_unique_names(tmp_path):
         same(tree, store.restore(tree).tree)
 
 
+@pytest.mark.exhaustive
 def test_a_run_of_a_trainer_comes_back_and_trains_on(tmp_path, key):
     layers = [fk.Input((3,)), fk.layers.Dense(4), fk.layers.BatchNormalization()]
     trainer = fk.Trainer("adam", "mse")
@@ -245,6 +246,7 @@ def test_an_empty_folder_has_no_save(tmp_path):
     assert restore(Checkpoint(tmp_path), small(), kind="best") is None
 
 
+@pytest.mark.exhaustive
 def test_files_of_others_are_left_alone(tmp_path):
     (tmp_path / "latest").mkdir()
     (tmp_path / "latest" / "notes").write_text("mine")
@@ -289,6 +291,7 @@ def _flip(data):
     return data[:middle] + bytes([data[middle] ^ 4]) + data[middle + 1 :]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_any_damaged_file_is_named_and_the_save_before_is_used(tmp_path, damage):
     write(tmp_path, 1, 2)
@@ -416,6 +419,7 @@ PLACES = ("write_arrays", "write_manifest", "disk.flush_all", "disk.twin", "disk
 PLACES += ("os.mkdir", "tempfile.mkdtemp", "manifest.json")
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("place", "error"),
     [
@@ -458,6 +462,7 @@ def test_an_error_at_any_point_leaves_the_save_before(tmp_path, monkeypatch, pla
         assert store.restore(small()).step == 3 and store.best(small()).step == 3
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("call", ["save", "close", "restore", "exit", "raise"])
 def test_a_background_error_is_raised_by_the_next_call(tmp_path, monkeypatch, call):
     def fail(*_):
@@ -784,6 +789,7 @@ def printed(tmp_path_factory):
     )
 
 
+@pytest.mark.exhaustive
 def test_killed_in_the_middle_of_saves(printed):
     least, inside = map(int, printed("kills"))
     assert least > 3
@@ -1015,6 +1021,7 @@ def test_comparing():
 # the house
 
 
+@pytest.mark.exhaustive
 def test_examples():
     for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         results = doctest.testmod(importlib.import_module(info.name), optionflags=doctest.ELLIPSIS)

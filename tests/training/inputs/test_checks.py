@@ -134,6 +134,7 @@ CASES = (
 )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("call", "message"), CASES, ids=[m for _, m in CASES])
 def test_bad_input(call, message):
     with pytest.raises((ValueError, TypeError), match=message) as error:

@@ -49,6 +49,7 @@ class Indexed:
 FITTED, LOGS = TRAINER.fit(RUN, X, Y, 8, epochs=2, shuffle=False, verbose=0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("source", "steps"),
     [
@@ -80,6 +81,7 @@ def test_an_iterator_continues_after_the_previous_epoch():
     chex.assert_trees_all_close(again.model, FITTED.model, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_validation_and_evaluation_take_batches_too():
     logs = TRAINER.evaluate(RUN, X, Y, verbose=0)
     assert TRAINER.evaluate(RUN, Loader(batches(10)), verbose=0) == pytest.approx(logs, rel=1e-5)
@@ -92,6 +94,7 @@ def first_row(y_true, y_pred):
     return y_true[:, 0]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "source",
     [
@@ -126,6 +129,7 @@ def test_each_validation_sees_the_same_batches(source, objective):
         assert logs["first_row"][0] == pytest.approx(Y[:16].mean(), rel=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_an_iterator_has_one_validation():
     options = {"validation_steps": 2, "verbose": 0}
     expected = TRAINER.evaluate(RUN, X[:16], Y[:16], 8, verbose=0)["loss"]
@@ -176,6 +180,7 @@ def test_the_length_hint_of_an_iterator_is_an_estimate():
     assert len(TRAINER.predict(RUN, Estimated(), steps=6)) == 44
 
 
+@pytest.mark.exhaustive
 def test_class_weights_count_in_batches_too():
     model = fk.Sequential([fk.Input((3,)), layers.Dense(2, "softmax")])
     trainer = fk.Trainer("sgd", "sparse_categorical_crossentropy")
@@ -218,6 +223,7 @@ def changed(**new):
     return [batches()[0], (new.get("x", x), new.get("y", y))]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
@@ -266,6 +272,7 @@ def with_none(number):
     return found
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("number", [0, 2])
 def test_a_batch_that_is_none_is_an_error(number):
     message = f"batch {number + 1}: expected a batch, received None"
@@ -283,6 +290,7 @@ def test_a_batch_that_is_none_is_an_error(number):
             _ = TRAINER.fit(RUN, with_none(number), verbose=0)
 
 
+@pytest.mark.exhaustive
 def test_numbers_that_are_not_finite_are_errors_in_evaluations_of_sources():
     found = [(x.copy(), y) for x, y in batches()]
     found[2][0][5] = np.nan
@@ -313,12 +321,14 @@ def test_a_source_that_does_not_end_is_told_once(call, name, monkeypatch):
     assert len(caught) == 1
 
 
+@pytest.mark.exhaustive
 def test_sources_that_end_are_not_called_endless(monkeypatch):
     monkeypatch.setattr(stream_feed, "_LONG", 0.0)
     _ = TRAINER.fit(RUN, batches(), verbose=0)  # the length of a list is known
     _ = TRAINER.fit(RUN, iter(batches()), steps_per_epoch=6, verbose=0)
 
 
+@pytest.mark.exhaustive
 def test_lists_of_numbers_are_arrays():
     expected, _ = TRAINER.fit(RUN, X, Y, 8, shuffle=False, verbose=0)
     lists = X.tolist(), Y.tolist()
@@ -332,6 +342,7 @@ def test_lists_of_numbers_are_arrays():
     chex.assert_trees_all_equal(stepped.model, TRAINER.step(RUN, batches()[0])[0].model)
 
 
+@pytest.mark.exhaustive
 def test_steps_read_their_batch_before_they_return():
     # a caller may write the next batch into the same memory
     wide = fk.Sequential([fk.Input((64,)), layers.Dense(256, "relu"), layers.Dense(1)])
@@ -376,6 +387,7 @@ def poisoned(row=21):
     return [(x[i : i + 8], Y[i : i + 8]) for i in range(0, 40, 8)]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("limit", [1 << 32, 16], ids=["made again", "guarded"])
 def test_a_step_that_is_not_finite_is_not_applied(limit, monkeypatch):
     monkeypatch.setattr(array_feed, "MEMORY", limit)
@@ -480,6 +492,7 @@ GRAPH_CALLS = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", GRAPH_CALLS)
 def test_arrays_of_a_batch_may_have_different_numbers_of_rows(name):
     """The loss of an epoch and of an evaluation is the mean over all nodes, as for one graph of them."""
@@ -508,6 +521,7 @@ PREDICT_SOURCES = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", PREDICT_SOURCES)
 def test_predictions_of_graphs_are_joined(name):
     source, steps = PREDICT_SOURCES[name]
@@ -519,6 +533,7 @@ def test_predictions_of_graphs_are_joined(name):
     np.testing.assert_allclose(found, np.concatenate(expected), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_predictions_of_each_output_have_their_own_rows():
     """Neither the first array nor a common number of rows cuts an output."""
     model = graph_model()
@@ -539,6 +554,7 @@ class KerasBatches(keras.utils.PyDataset):
         return (X[8 * index : 8 * index + 8],)
 
 
+@pytest.mark.exhaustive
 def test_predictions_of_sources_are_those_of_keras():
     theirs = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     model = fk.Sequential([fk.Input((3,)), layers.Dense(2)])
@@ -557,6 +573,7 @@ def test_predictions_of_sources_are_those_of_keras():
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("form", ["arrays", "source"])
 def test_predictions_may_have_other_numbers_of_rows_than_inputs(form):
     """Rows that the model multiplies or mixes are neither cut nor filled up."""
@@ -573,6 +590,7 @@ def test_predictions_may_have_other_numbers_of_rows_than_inputs(form):
     np.testing.assert_array_equal(halves, rows[:8].reshape(16, 2))
 
 
+@pytest.mark.exhaustive
 def test_predictions_of_other_shapes_are_not_joined():
     x = fk.Input((4,))
     for value in (fk.ops.matmul(x, fk.ops.transpose(x)), fk.ops.mean(x)):
@@ -583,6 +601,7 @@ def test_predictions_of_other_shapes_are_not_joined():
             TRAINER.predict(run, iter([one, one[:3]]))
 
 
+@pytest.mark.exhaustive
 def test_lists_of_tuples_of_numbers_are_arrays():
     rows = [tuple(row) for row in X[:5].tolist()]
     np.testing.assert_array_equal(TRAINER.predict(RUN, rows), TRAINER.predict(RUN, X[:5]))

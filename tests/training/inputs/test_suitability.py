@@ -105,6 +105,7 @@ def _init(outputs, loss):
     return trainer.init(fk.Model(inputs, outputs(inputs)), jax.random.key(0))
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", UNSUITABLE)
 def test_init_warns_with_the_line_to_write(name):
     outputs, loss, line = UNSUITABLE[name]
@@ -115,6 +116,7 @@ def test_init_warns_with_the_line_to_write(name):
     assert warning.filename == __file__  # the line of the user
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", SUITABLE)
 def test_init_is_silent_about_losses_that_train(name):
     with warnings.catch_warnings():

@@ -99,6 +99,7 @@ def blurred(x):
     return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=numbers)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("layer", "mode"), [(layers.Conv2D(2, 3), "loop"), (layers.Lambda(blurred), "once")]
 )
@@ -278,6 +279,7 @@ def _keras_pair():
     return ours, theirs
 
 
+@pytest.mark.exhaustive
 def test_history_and_weights_agree_with_keras():
     ours, theirs = _keras_pair()
     config = {
@@ -310,6 +312,7 @@ def test_history_and_weights_agree_with_keras():
         assert logs[name] == pytest.approx(value, rel=1e-3), name
 
 
+@pytest.mark.exhaustive
 def test_masked_sequences_agree_with_keras():
     ids = np.array([[1, 2, 0, 0], [3, 1, 2, 4], [4, 0, 0, 0]], "int32")
     y = np.array([[0, 1, 1, 1], [1, 0, 1, 0], [1, 1, 0, 0]], "int32")
@@ -334,6 +337,7 @@ def test_masked_sequences_agree_with_keras():
         assert logs[name] == pytest.approx(value, rel=1e-4), name
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("on_nonfinite", ["raise", "ignore"])
 def test_large_runs_are_overwritten_and_compute_the_same(monkeypatch, on_nonfinite):
     trainer = dataclasses.replace(TRAINER, on_nonfinite=on_nonfinite)
@@ -358,6 +362,7 @@ def test_only_convolutions_by_xla_are_slow_in_loops():
     assert not step.convolves(scanned(jax.grad(lambda x: jnp.sum(conv(x) ** 2))))
 
 
+@pytest.mark.exhaustive
 def test_convolutions_train_in_loops_with_the_numbers_of_single_steps():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(24, 6, 6, 2)).astype("float32")
@@ -377,6 +382,7 @@ def test_convolutions_train_in_loops_with_the_numbers_of_single_steps():
         chex.assert_trees_all_close(other.state, single.state, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_evaluate_counts_every_batch_in_single_steps():
     """Convolutions by XLA run in single steps on a CPU; each batch of an evaluation is one of them."""
     rng = np.random.default_rng(0)

@@ -56,6 +56,7 @@ def peaks(monkeypatch):
     return seen
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("frozen", ["", "dense*"])
 @pytest.mark.parametrize("on_nonfinite", ["raise", "skip"])
 @pytest.mark.parametrize("watched", [False, True])
@@ -81,6 +82,7 @@ def test_a_large_run_is_held_once(peaks, frozen, on_nonfinite, watched):
     chex.assert_trees_all_close(again.model, expected.model, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_callback_may_keep_all_or_a_part_of_a_large_run(peaks):
     kept = {}
 
@@ -131,6 +133,7 @@ def test_an_exception_carries_the_run_of_a_donated_run(peaks):
         assert np.isfinite(trainer().evaluate(caught.value.run, X, Y, verbose=0)["loss"])
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("fault", ["source", "nan"])
 @pytest.mark.parametrize("large", [False, True])
 def test_an_exception_in_the_first_step_of_an_epoch_precedes_its_hooks(
@@ -172,6 +175,7 @@ def test_a_step_takes_the_memory_of_a_donated_run():
         _ = trainer().step(run, (X, Y))
 
 
+@pytest.mark.exhaustive
 def test_a_guarded_step_needs_the_memory_of_one_run_and_its_gradients():
     x = h = fk.Input((256,))
     for _ in range(4):
@@ -192,6 +196,7 @@ def test_a_guarded_step_needs_the_memory_of_one_run_and_its_gradients():
         assert held[mode] < held["once"] + 1.1 * weights
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("memory", [1 << 12, 1 << 32])
 def test_a_guard_of_transfers_permits_those_of_the_trainer(memory, monkeypatch):
     monkeypatch.setattr(array_feed, "MEMORY", memory)

@@ -35,6 +35,7 @@ def with_rate(run, rate):
     return run.replace(opt_state=run.opt_state._replace(learning_rate=rate))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_run_computes_the_same_as_fit(shuffle):
     fitted, history = TRAINER.fit(RUN, X, Y, 8, epochs=2, shuffle=shuffle, verbose=0)
@@ -85,6 +86,7 @@ OPTIMIZERS |= {
 QUICK = ("use_ema ema_momentum ema_overwrite_frequency", "learning_rate name", "overflow", "multi")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", quick_cases(OPTIMIZERS, *QUICK))
 def test_run_and_steps_equal_fit_with_every_option(name):
     """Compares bit by bit: the tests compile without the optimizations that fuse across a step."""
@@ -129,6 +131,7 @@ def test_run_trains_on_after_layers_were_frozen():
     chex.assert_trees_all_equal(averaged, fitted.model)
 
 
+@pytest.mark.exhaustive
 def test_sixty_four_members_of_a_population_are_as_sixty_four_trainings():
     members = 64
     rates = jnp.linspace(0.001, 0.1, members)
@@ -146,6 +149,7 @@ def test_sixty_four_members_of_a_population_are_as_sixty_four_trainings():
     assert np.unique(logs["loss"][:, 1]).size == members
 
 
+@pytest.mark.exhaustive
 def test_hypergradients_agree_with_finite_differences():
     trainer = fk.Trainer(fk.optimizers.AdamW(0.02, weight_decay=0.1), "mse")
     with (jax.enable_x64 if hasattr(jax, "enable_x64") else experimental.enable_x64)(True):

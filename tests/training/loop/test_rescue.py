@@ -163,6 +163,7 @@ def throw(kind):
     return act
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("hook", HOOKS)
 def test_an_exception_of_a_hook_carries_the_run(hook):
     for kind in KINDS:
@@ -178,6 +179,7 @@ def test_an_exception_of_a_hook_carries_the_run(hook):
             assert "previous value was 'mine'" in caught.value.__notes__[0]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, ReadOnly])
 def test_an_exception_of_a_hook_is_resumed_exactly(tmp_path, hook, kind):
@@ -319,6 +321,7 @@ def statements(folder=None):
     return with_fault(0, Fault, lambda: quick(callbacks, checkpoint=plan))
 
 
+@pytest.mark.exhaustive
 def test_a_fault_at_any_statement_carries_the_run():
     total = statements()
     assert total > 300
@@ -326,6 +329,7 @@ def test_a_fault_at_any_statement_carries_the_run():
         assert fault_at(int(number))
 
 
+@pytest.mark.exhaustive
 def test_a_fault_at_any_statement_is_resumed_exactly(tmp_path):
     total = statements(tmp_path / "whole")
     for number in np.linspace(1, total, 12).astype(int):
@@ -490,6 +494,7 @@ def poisoned(number=4):
     return [(x + np.inf if i == number else x, y) for i, (x, y) in enumerate(batches(), 1)]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("memory", [1 << 32, 16], ids=["small", "large"])
 @pytest.mark.parametrize("group", [1, 6])
 def test_a_step_that_is_not_finite_is_saved_before_its_batch(tmp_path, memory, group, monkeypatch):
@@ -529,6 +534,7 @@ def test_a_large_run_whose_buffers_are_overwritten_can_be_used(fault, monkeypatc
     assert int(resumed.step) == 12
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("memory", [1 << 32, 16], ids=["small", "large"])
 def test_an_error_inside_a_compiled_step_leaves_a_usable_run(memory, monkeypatch):
     monkeypatch.setattr(array_feed, "MEMORY", memory)
@@ -574,6 +580,7 @@ def test_a_hook_that_donates_the_run_leaves_a_usable_run():
 # signals, warnings, the screen
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("hook", [hook for hook in HOOKS if hook != "on_train_begin"])
 @pytest.mark.parametrize("saved", [False, True])
 def test_ctrl_c_in_a_hook(hook, saved, tmp_path):
@@ -602,6 +609,7 @@ def test_a_second_ctrl_c_at_once_does_not_lose_the_run():
     assert_same_run(caught.value.run, undisturbed_training()[1][3])
 
 
+@pytest.mark.exhaustive
 def test_a_program_with_its_own_handler_of_ctrl_c_keeps_it():
     received = []
 
@@ -716,6 +724,7 @@ def test_every_exception_is_pickled_and_copied_with_its_run():
                 assert getattr(again, name, None) == getattr(error, name, None)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_exception_leaves_a_training_with_checkpoints_as_it_is(kind, tmp_path):
     error = kind()

@@ -144,6 +144,7 @@ class Loader:
         self.place = state["place"]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("source", "steps"),
     [
@@ -166,6 +167,7 @@ def test_sources_of_batches_resume_too(tmp_path, source, steps):
     assert history.history == logs.history
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -223,6 +225,7 @@ def test_a_deleted_second_save_of_a_step_is_reported(tmp_path):
         fit(plan, epochs=1)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("damage", ["absent", "cut", "other", "empty"])
 def test_folders_without_a_readable_record_are_used_as_before(tmp_path, damage):
     fit(tmp_path, epochs=2)

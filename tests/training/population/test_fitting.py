@@ -27,6 +27,7 @@ def population_of(values, trainer=None, **options):
     return population, population.init(MODEL, KEY)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("group_size", [None, 1])
 def test_a_member_that_is_not_finite_stops_alone(group_size):
     population, start = population_of({"learning_rate": [0.1, 1e30, 0.2]}, group_size=group_size)
@@ -70,6 +71,7 @@ def test_steps_that_are_not_finite_are_skipped_or_ignored():
         )
 
 
+@pytest.mark.exhaustive
 def test_members_share_the_batches_of_a_source():
     batches = [(X[:8], Y[:8]), (X[8:16], Y[8:16]), (X[16:21], Y[16:21])]
     population, start = population_of({"learning_rate": [0.1], "seed": range(2)})
@@ -86,6 +88,7 @@ def test_members_share_the_batches_of_a_source():
         )
 
 
+@pytest.mark.exhaustive
 def test_an_objective_trains_members():
     def objective(model, state, batch, key, training):
         out = model.apply(batch, state=state, training=training, key=key)
@@ -246,6 +249,7 @@ def test_groups_on_cpus_hold_single_convolutions():
     assert program.group_limit(1 << 10, False) == 512
 
 
+@pytest.mark.exhaustive
 def test_idle_groups_keep_their_arrays():
     population, start = population_of({"learning_rate": [0.0, 0.1, 0.2]}, group_size=1)
     rule = EarlyStopping("loss", min_delta=1e-6)
@@ -254,6 +258,7 @@ def test_idle_groups_keep_their_arrays():
     assert np.isnan(history["loss"][2][0]) and not np.isnan(history["loss"][3][1:]).any()
 
 
+@pytest.mark.exhaustive
 def test_optax_transformations_have_seeds_alone():
     population, start = population_of({"seed": range(2)}, fk.Trainer(optax.sgd(0.1), "mse"))
     runs, _ = population.fit(start, X, Y, verbose=0)

@@ -30,12 +30,14 @@ def test_members_may_be_listed():
     assert fk.populate(TRAINER, members=members).members == members
 
 
+@pytest.mark.exhaustive
 def test_equal_populations_are_equal_values():
     one, two = (fk.populate(TRAINER, {"beta_1": [0.5, 0.9]}) for _ in range(2))
     assert one == two and hash(one) == hash(two)
     assert repr(one) == "<Population of 2 members: beta_1>"
 
 
+@pytest.mark.exhaustive
 def test_names_of_injected_hyperparameters_of_optax_are_found():
     inject = optax.inject_hyperparams(optax.adamw)(learning_rate=1e-2, weight_decay=1e-3)
     trainer = fk.Trainer(optax.chain(optax.clip(1.0), inject), "mse")

@@ -64,6 +64,7 @@ INJECTED = fk.Trainer(optax.inject_hyperparams(optax.sgd)(0.1, momentum=0.9), SP
 RATES = (schedules.CosineDecay(0.1, 10), schedules.ExponentialDecay(0.1, 5, 0.5))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("trainer", "values", "model", "y", "options"),
     [
@@ -134,6 +135,7 @@ def test_a_short_last_batch_has_only_its_rows():
     chex.assert_trees_all_close(population.member(runs, 0).model, own.model, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_shared_order_gives_all_members_the_batches_of_the_first():
     model, runs = normalized().build(KEY), {}
     for order in ("member", "shared"):
@@ -156,6 +158,7 @@ def test_without_seeds_members_start_alike():
     chex.assert_trees_all_equal(run.model, ADAM.init(dense(), run.key).model)
 
 
+@pytest.mark.exhaustive
 def test_a_member_continues_and_is_saved(tmp_path):
     population = fk.populate(ADAM, {"learning_rate": [0.1, 0.2], "seed": [0]})
     runs, _ = population.fit(population.init(dense(), KEY), X, LABELS, verbose=0)
@@ -217,6 +220,7 @@ def test_wrong_runs_are_rejected():
         population.fit(runs, X, LABELS, checkpoint="folder")
 
 
+@pytest.mark.exhaustive
 def test_one_program_serves_all_values():
     compiled = []
     for shares in ([0.1, 0.2], [0.3, 0.4]):

@@ -30,6 +30,7 @@ def trained(history, name="loss"):
     return (~np.isnan(np.array(history[name]))).sum(axis=0).tolist()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("restore", [False, True])
 @pytest.mark.parametrize("monitor", ["loss", "val_mae"])
 def test_early_stopping_decides_as_the_callback_of_one_training(restore, monitor):
@@ -125,12 +126,14 @@ def test_a_rule_of_a_user():
         fitted({"seed": [0]}, [populations.Rule("loss")])
 
 
+@pytest.mark.exhaustive
 def test_the_training_ends_when_all_members_have_stopped():
     rules = [populations.EarlyStopping("loss", min_delta=9.0)]
     _, _, _, history, _ = fitted({"seed": range(2)}, rules)
     assert history.epoch == [0, 1]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("rules", "error", "message"),
     [

@@ -47,6 +47,7 @@ def test_is_key():
     assert not is_key(1.0)
 
 
+@pytest.mark.exhaustive
 def test_arrays_of_one_process_are_not_gathered():
     tree = {"w": jax.device_put(np.arange(4.0), layout("data")), "key": jax.random.key(0), "n": 1}
     assert not is_spread(tree)

@@ -30,16 +30,19 @@ def test_the_first_process_writes_all_files(results):
     assert second["written"] == []
 
 
+@pytest.mark.exhaustive
 def test_all_processes_return_when_the_files_are_complete(results):
     first, second = results
     assert second["complete"] == sorted(first["written"])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [*files.WEIGHTS, "r.npz", "s.jax.npz"])
 def test_files_equal_those_of_one_process(name, results, folder):
     assert (folder / "together" / name).read_bytes() == (folder / "alone" / name).read_bytes()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["m.keras", "t.keras"])
 def test_archives_equal_those_of_one_process(name, results, folder):
     with zipfile.ZipFile(folder / "together" / name) as new:
@@ -49,6 +52,7 @@ def test_archives_equal_those_of_one_process(name, results, folder):
                 assert new.read(member) == old.read(member)
 
 
+@pytest.mark.exhaustive
 def test_a_training_resumes(results, folder):
     trainer, run = fk.load_training(folder / "together/t.keras")
     _, other = fk.load_training(folder / "alone/t.keras")
@@ -57,6 +61,7 @@ def test_a_training_resumes(results, folder):
     assert trainer == files.TRAINER
 
 
+@pytest.mark.exhaustive
 def test_programs_equal_those_of_one_process(results, folder):
     def call(name, *arguments):
         for where in ("together", "alone"):
@@ -77,6 +82,7 @@ def test_arrays_and_keys_are_gathered_in_every_process(results):
         assert facts["moved"] == [[4, 2], True]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["m.keras", *files.WEIGHTS, "kept"])
 def test_each_process_loads_its_shards(name, results):
     for facts in results:
@@ -107,5 +113,6 @@ def test_get_weights_names_the_split_array(results):
         assert "process_allgather" in message
 
 
+@pytest.mark.exhaustive
 def test_calls_continue_after_errors(results, folder):
     assert (folder / "after.npz").read_bytes() == (folder / "together/w.npz").read_bytes()

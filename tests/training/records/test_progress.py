@@ -49,6 +49,7 @@ def test_the_line_of_an_epoch(clock):
     assert re.fullmatch(form, stream.getvalue()), stream.getvalue()
 
 
+@pytest.mark.exhaustive
 def test_the_compile_is_shown_and_not_counted(clock):
     stream = Terminal()
     progress = Progress("auto", epochs=3, steps=4, stream=stream)
@@ -70,6 +71,7 @@ def test_a_terminal_is_redrawn_ten_times_a_second_at_most(clock):
     assert stream.getvalue().count("\n") == 1
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("verbose", ["auto", 1, 2])
 def test_without_a_terminal_progress_is_one_line(clock, verbose):
     stream = io.StringIO()
@@ -79,6 +81,7 @@ def test_without_a_terminal_progress_is_one_line(clock, verbose):
     assert "\x1b" not in stream.getvalue()
 
 
+@pytest.mark.exhaustive
 def test_verbose_zero_prints_nothing(clock):
     for stream in (io.StringIO(), Terminal()):
         an_epoch(Progress(0, epochs=3, steps=5, stream=stream), clock, 5, 0.5)
@@ -108,6 +111,7 @@ def test_history_plots_its_logs():
         history.plot(["los"])
 
 
+@pytest.mark.exhaustive
 def test_a_notebook_gets_the_line_without_codes(monkeypatch):
     stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
     line = Progress("auto", 1, 2, stream)

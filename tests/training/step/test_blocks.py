@@ -58,6 +58,7 @@ def fit(trainer, run, **options):
     return trainer.fit(run, X, Y, **options)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("remat", [None, "dots"])
 def test_fit_equals_the_unrolled_training(remat):
     (unrolled, history), (scanned, scanned_history) = (
@@ -68,6 +69,7 @@ def test_fit_equals_the_unrolled_training(remat):
         np.testing.assert_allclose(values, scanned_history.history[name], rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("optimizer", ["adam", "lamb", fk.optimizers.SGD(0.1, global_clipnorm=0.1)])
 def test_optimizers_train_stacked_and_single_weights(optimizer):
     unroll, scan = trainers(optimizer=optimizer)
@@ -77,6 +79,7 @@ def test_optimizers_train_stacked_and_single_weights(optimizer):
     assert_same_run(fit(unroll, run)[0], fit(scan, run)[0], atol=2e-4)
 
 
+@pytest.mark.exhaustive
 def test_run_step_and_evaluate_equal_the_unrolled_ones():
     unroll, scan = trainers()
     run = start(scan, dense())
@@ -118,6 +121,7 @@ def test_callbacks_see_single_blocks_and_may_change_them():
     assert "dense/kernel" not in run.opt_state.slots["momentum"]
 
 
+@pytest.mark.exhaustive
 def test_a_checkpoint_in_the_middle_of_an_epoch_continues_with_equal_bits(tmp_path):
     class Stop(fk.callbacks.Callback):
         def on_batch_end(self, step, run, logs):
@@ -136,6 +140,7 @@ def test_a_checkpoint_in_the_middle_of_an_epoch_continues_with_equal_bits(tmp_pa
     jax.tree.map(np.testing.assert_array_equal, whole.model, resumed.model)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("large", [False, True])
 def test_steps_that_are_not_finite_are_left_out(large, monkeypatch):
     if large:
@@ -162,6 +167,7 @@ def test_find_nan_names_the_layer_of_one_block():
     assert "dense_1/kernel" in str(fk.find_nan(error.value.run, (X[:8], Y[:8]), scan))
 
 
+@pytest.mark.exhaustive
 def test_an_objective_receives_single_blocks():
     def objective(model, state, batch, key, training):
         x, y = batch
@@ -178,6 +184,7 @@ def test_an_objective_receives_single_blocks():
     assert_same_run(*results)
 
 
+@pytest.mark.exhaustive
 def test_the_program_of_fit_does_not_grow_with_the_number_of_blocks():
     sizes = []
     for count in (2, 16):
@@ -193,6 +200,7 @@ def test_the_program_of_fit_does_not_grow_with_the_number_of_blocks():
     assert sizes[1] < 1.1 * sizes[0]
 
 
+@pytest.mark.exhaustive
 def test_auto_scans_blocks_with_many_operations_alone():
     auto = fk.Trainer("adam", "mse")
     assert stacking_of(auto, start(auto, chain(9))) is not None
@@ -204,6 +212,7 @@ def test_auto_scans_blocks_with_many_operations_alone():
     assert with_depth(eight, "auto", training=False).graph.depth == "unroll"
 
 
+@pytest.mark.exhaustive
 def test_quantized_blocks_train():
     results = []
     for trainer in trainers():
@@ -214,6 +223,7 @@ def test_quantized_blocks_train():
     assert_same_run(*results)
 
 
+@pytest.mark.exhaustive
 def test_a_mesh_shards_the_weights_of_single_blocks():
     mesh = jax.make_mesh((4, 2), ("data", "model"))
     rules = {"*/kernel": (None, "model")}

@@ -106,11 +106,13 @@ def decide(optimizer, units=4):
         return updates_stacks(optimizer, stacking, weights)
 
 
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_elementwise_optimizers_update_stacks(name):
     assert decide(ELEMENTWISE[name])
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", NOT_ELEMENTWISE)
 def test_other_optimizers_update_single_weights(name):
     assert not decide(NOT_ELEMENTWISE[name])

@@ -93,6 +93,7 @@ CASES = {
 }
 
 
+@pytest.mark.one_in(21)
 @pytest.mark.parametrize("name", CASES)
 def test_losses_take_logits_only_where_the_numbers_are_the_same(name, key):
     make, loss, expected = CASES[name]
@@ -116,6 +117,7 @@ def test_losses_take_logits_only_where_the_numbers_are_the_same(name, key):
     np.testing.assert_allclose(new / n, old / m, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["softmax", "sigmoid"])
 def test_wrong_predictions_have_their_loss_and_gradient(kind, key):
     """A loss of clipped probabilities is at most 16.1, without a gradient above."""
@@ -137,6 +139,7 @@ def test_wrong_predictions_have_their_loss_and_gradient(kind, key):
     np.testing.assert_allclose(trainer.evaluate(run, wrong, y, verbose=0)["loss"], expected)
 
 
+@pytest.mark.exhaustive
 def test_training_with_metrics_masks_weights_and_rematerialization_computes_the_same(key):
     """The loss of logits, against the loss of probabilities by a subclass of the loss."""
 

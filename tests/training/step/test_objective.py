@@ -54,6 +54,7 @@ def two_networks(one, two):
     return fk.Model([first, second], [one(first), two(second)])
 
 
+@pytest.mark.exhaustive
 def test_generator_and_critic_in_one_model():
     generator = fk.Sequential(
         [fk.Input((2,)), layers.Dense(4), layers.BatchNormalization(), layers.Dense(3)],
@@ -95,6 +96,7 @@ def test_generator_and_critic_in_one_model():
     ).any()
 
 
+@pytest.mark.exhaustive
 def test_distillation_of_a_frozen_teacher():
     x = fk.Input((3,))
     teacher = fk.freeze(fk.Sequential([layers.Dense(8, "relu"), layers.Dense(2)], name="teacher"))
@@ -115,6 +117,7 @@ def test_distillation_of_a_frozen_teacher():
     assert history.history["val_agreement"][-1] >= 0.8
 
 
+@pytest.mark.exhaustive
 def test_contrastive_learning_of_two_views():
     encoder = fk.Sequential([fk.Input((3,)), layers.Dropout(0.3), layers.Dense(4)])
 
@@ -140,6 +143,7 @@ def test_contrastive_learning_of_two_views():
     )
 
 
+@pytest.mark.exhaustive
 def test_reinforcement_of_the_rewarded_action():
     policy = fk.Sequential([fk.Input((1,)), layers.Dense(2)])
 
@@ -159,6 +163,7 @@ def test_reinforcement_of_the_rewarded_action():
     assert rewards[1] > max(rewards[0], 0.8)
 
 
+@pytest.mark.exhaustive
 def test_fit_of_arrays_streams_and_run_are_one_training():
     fitted = TRAINER.fit(RUN, X, Y, batch_size=4, shuffle=False, verbose=0)
     assert fitted.run is fitted[0] and fitted.history is fitted[1]
@@ -182,6 +187,7 @@ def test_fit_of_arrays_streams_and_run_are_one_training():
         np.testing.assert_allclose(value, expected, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_scan_over_steps():
     run = TRAINER.init(RUN.model, KEY, batch=(X, Y))
     assert set(run.metrics) == {"loss", "mae"}
@@ -211,6 +217,7 @@ def test_checkpoints_resume_bit_for_bit_with_metrics_of_half_an_epoch(tmp_path):
     )
 
 
+@pytest.mark.exhaustive
 def test_mesh_and_remat_keep_the_numbers():
     if jax.device_count() < 2:
         pytest.skip("needs two devices")
@@ -348,6 +355,7 @@ ANSWERS = [
 ]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("objective", "kind", "message"), ANSWERS, ids=[a[2][:30] for a in ANSWERS]
 )
@@ -450,6 +458,7 @@ KEPT = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("model", "objective", "call"), LOST.values(), ids=LOST)
 def test_updates_that_an_objective_drops_are_reported(model, objective, call):
     trainer = fk.Trainer("adam", objective=objective)
@@ -458,6 +467,7 @@ def test_updates_that_an_objective_drops_are_reported(model, objective, call):
         CALLED[call](trainer, run)
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(("model", "objective", "call"), KEPT.values(), ids=KEPT)
 def test_objectives_without_updates_keep_the_state(model, objective, call):
     trainer = fk.Trainer("adam", objective=objective)
@@ -474,6 +484,7 @@ def test_the_carry_that_an_evaluation_drops_is_reported():
         trainer.evaluate(run, np.ones((5, 3, 1), "float32"), verbose=0)
 
 
+@pytest.mark.exhaustive
 def test_populations_report_dropped_updates():
     population = fk.populate(fk.Trainer("adam", objective=dropping), {"learning_rate": [0.1, 0.2]})
     with pytest.raises(ValueError, match="the call of 'batch_normalization' changes the state"):
@@ -541,6 +552,7 @@ OWN = fk.Trainer("adam")
 OWN_RUN = OWN.init(autoencoder(), KEY)
 
 
+@pytest.mark.exhaustive
 def test_a_model_with_its_own_loss_trains_without_targets():
     new, history = OWN.fit(OWN_RUN, X, batch_size=4, epochs=3, verbose=0, validation_split=0.2)
     assert list(history.history) == ["loss", "largest", "val_loss", "val_largest"]
@@ -558,6 +570,7 @@ def test_a_model_with_its_own_loss_trains_without_targets():
     assert fk.find_nan(OWN_RUN, X, OWN) is None
 
 
+@pytest.mark.exhaustive
 def test_sources_without_targets():
     plain = OWN.fit(OWN_RUN, X, batch_size=5, shuffle=False, verbose=0)
     for source in (
@@ -571,6 +584,7 @@ def test_sources_without_targets():
     same(pure.model, plain.run.model)
 
 
+@pytest.mark.exhaustive
 def test_targets_serve_metrics_and_files_keep_the_training(tmp_path):
     trainer = fk.Trainer("adam", metrics=["mae"])
     logs = trainer.evaluate(OWN_RUN, X, X, verbose=0)

@@ -111,6 +111,7 @@ def close(tree, expected):
         np.testing.assert_allclose(np.asarray(one) / scale, np.asarray(other) / scale, atol=1e-5)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "layout"), PAIRS)
 def test_eight_devices_compute_the_numbers_of_one(name, layout):
     model, expected, loss = alone(name)
@@ -174,6 +175,7 @@ BY_HAND = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name", ["transformer", pytest.param("unet", marks=pytest.mark.exhaustive)]
 )

@@ -44,6 +44,7 @@ def sharded(name):
 
 
 # a mesh takes seconds to compile for: one of the two with two axes is left to CI
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name", ["data", "rows first", pytest.param("model first", marks=pytest.mark.exhaustive)]
 )
@@ -69,6 +70,7 @@ def test_several_devices_compute_the_numbers_of_one(name):
     assert many.predict(run, X[:3]).shape == (3, 2)
 
 
+@pytest.mark.exhaustive
 def test_rows_that_are_sent_are_split_too(monkeypatch):
     many = sharded("data")
     resident_run, _ = many.fit(many.init(model(), KEY), X, Y, 16, verbose=0)
@@ -85,6 +87,7 @@ def test_one_step_is_split_over_the_devices():
     assert float(logs["loss"]) == pytest.approx(float(expected["loss"]), rel=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_batches_that_do_not_divide_are_reported():
     many = sharded("data")
     run = many.init(model(), KEY)
@@ -100,6 +103,7 @@ def mesh(**options):
     return jax.make_mesh((8,), ("data",), **{"axis_types": (AUTO,), **options})
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -125,6 +129,7 @@ def test_rules_may_be_partition_specs_and_trainers_stay_equal():
     assert hash(one) == hash(two)
 
 
+@pytest.mark.exhaustive
 def test_init_places_one_layer_after_the_other():
     x = fk.Input((8,))
     inner = fk.Sequential([fk.Input((64,)), layers.Dense(128, name="wide")], name="inner")
@@ -147,6 +152,7 @@ GROUPED = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sorted(GROUPED))
 @pytest.mark.parametrize("rules", [None, {"hidden": "model"}, "fsdp"], ids=str)
 def test_gradients_of_grouped_convolutions_are_those_of_one_device(name, rules):

@@ -139,6 +139,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("error", "options", "message"), WRONG, ids=lambda v: str(v)[:40])
 def test_wrong_rules_are_reported_before_the_weights_are_drawn(
     error, options, message, monkeypatch

@@ -147,6 +147,7 @@ def test_optax_has_these_transformations():
     assert len(PUBLIC) > 90 and {"adam", "lbfgs", "sam", "momo"} < set(PUBLIC)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "name", quick_cases(sorted(PUBLIC), "add_noise", *(set(REFUSED) & set(PUBLIC)))
 )
@@ -167,6 +168,7 @@ def test_a_transformation_trains_and_resumes_or_is_refused(name, tmp_path):
     _assert_equal(resumed.run.replace(memory={}), whole.run.replace(memory={}))
 
 
+@pytest.mark.exhaustive
 def test_typed_keys_of_a_state_are_saved_and_are_those_of_each_member(tmp_path):
     noise = optax.add_noise(0.1, 0.5, jax.random.key(3))
     with jax.numpy_dtype_promotion("standard"):
@@ -230,6 +232,7 @@ READS_LOSS = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", quick_cases(READS_LOSS, "reduce_on_plateau", "lbfgs", "sam"))
 def test_updates_receive_the_loss_of_the_batch(name):
     make, arguments = READS_LOSS[name]
@@ -241,6 +244,7 @@ def test_updates_receive_the_loss_of_the_batch(name):
         np.testing.assert_allclose(weight, expected[path], rtol=2e-4, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_optimizers_around_transformations_pass_the_loss_on():
     momo = optax.contrib.momo(0.1)
     plain = fk.Trainer(momo, "mse")
@@ -304,6 +308,7 @@ MASKED = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", quick_cases(MASKED, "adamw", "line search"))
 def test_a_tree_over_the_model_is_the_tree_by_path(name):
     runs = []

@@ -52,6 +52,7 @@ def same(a, b):
     return all((x == y).all() for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
 
 
+@pytest.mark.exhaustive
 def test_adapters_are_the_only_trained_weights_and_names_stay():
     model = transforms.adapt(decoder(), PATTERN, LoRA(2), KEY)
     np.testing.assert_array_equal(model(IDS), decoder()(IDS))
@@ -65,6 +66,7 @@ def test_adapters_are_the_only_trained_weights_and_names_stay():
     assert ids <= {id(leaf) for leaf in jax.tree.leaves(model)}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("depth", ["unroll", "scan"])
 def test_training_changes_the_adapters_only(depth):
     loss = fk.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -80,6 +82,7 @@ def test_training_changes_the_adapters_only(depth):
     assert sum(moments) == 2 * count
 
 
+@pytest.mark.exhaustive
 def test_merged_adapters_make_the_model_of_the_base():
     merged = transforms.merge_adapters(adapted())
     assert not transforms.adapting.places.take_out(merged)[1]
@@ -103,6 +106,7 @@ def test_the_merged_model_is_compared_where_that_is_asked_for(monkeypatch):
             _ = transforms.merge_adapters(adapted(), check=np.asarray(IDS))
 
 
+@pytest.mark.exhaustive
 def test_eight_adapters_in_one_program_equal_eight_runs():
     trees = [shifted(transforms.adapters(adapted()), 0.01 * i) for i in range(8)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
@@ -119,6 +123,7 @@ def test_eight_adapters_in_one_program_equal_eight_runs():
     np.testing.assert_allclose(four[3], together[3, 3], atol=2e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("adapter", [LoRA(2, alpha=4), DoRA(2), IA3(), Bottleneck(2)], ids=str)
 def test_a_file_keeps_an_adapted_model(adapter, tmp_path):
     pattern = "block_*" if isinstance(adapter, Bottleneck) else PATTERN
@@ -133,6 +138,7 @@ def test_a_file_keeps_an_adapted_model(adapter, tmp_path):
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("suffix", [".safetensors", ".npz", ".weights.h5"])
 def test_a_weight_file_keeps_the_adapters(suffix, tmp_path):
     tree = transforms.adapters(adapted())
@@ -141,6 +147,7 @@ def test_a_weight_file_keeps_the_adapters(suffix, tmp_path):
     assert loaded == tree
 
 
+@pytest.mark.exhaustive
 def test_adapters_have_their_configuration_and_the_fingerprint_of_the_base():
     tree = transforms.adapters(adapted(), weights=True)
     assert tree.layers["block_0/up"].scale == 2
@@ -159,6 +166,7 @@ def test_adapters_have_their_configuration_and_the_fingerprint_of_the_base():
     assert transforms.with_adapters(quantized, plain.replace(base=None))(IDS).shape == (4, 6, 11)
 
 
+@pytest.mark.exhaustive
 def test_quantizing_before_and_after():
     coded = fk.quantize(decoder(), "int4")
     model = transforms.adapt(coded, PATTERN, LoRA(2), KEY)
@@ -172,6 +180,7 @@ def test_quantizing_before_and_after():
     np.testing.assert_allclose(merged(IDS), fk.dequantize(after)(IDS), atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_codes_chosen_with_samples_keep_the_activation_of_an_adapted_layer():
     x = jax.random.normal(KEY, (32, 8))
     model = fk.Sequential([fk.Input((8,)), layers.Dense(8, activation="relu", name="a")]).build(KEY)
@@ -196,6 +205,7 @@ def full_rank_gradients(x, y):
     return dense, transforms.adapt(dense, "d", lora, KEY), loss, only
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("optimizer", [optax.sgd(0.1), optax.adam(0.05)], ids=["sgd", "adam"])
 def test_lora_of_full_rank_equals_training_the_kernel(optimizer):
     x, y = jax.random.normal(KEY, (8, 5)), jax.random.normal(jax.random.key(1), (8, 3))
@@ -220,6 +230,7 @@ def test_lora_of_full_rank_equals_training_the_kernel(optimizer):
     np.testing.assert_allclose(merged, dense.layers["d"].kernel, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_several_calls_of_adapt_and_their_order():
     model = transforms.adapt(decoder(), "block_0/up", LoRA(2), KEY)
     model = transforms.adapt(model, "block_0/down", IA3(), KEY)
@@ -269,12 +280,14 @@ def test_layers_split_over_devices_compute_the_same():
     assert tuple(query.b.sharding.spec)[:2] == (None, "model")
 
 
+@pytest.mark.exhaustive
 def test_rolled_blocks_keep_their_adapters():
     rolled = transforms.roll(adapted())
     np.testing.assert_allclose(rolled(IDS), adapted()(IDS), atol=1e-6)
     assert transforms.unroll(rolled) == adapted()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("suffix", [".jax", pytest.param(".onnx", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("mode", [None, "int4/4"])
 def test_an_exported_model_computes_batches_of_any_size(suffix, mode, tmp_path):
@@ -297,6 +310,7 @@ def test_an_exported_model_computes_batches_of_any_size(suffix, mode, tmp_path):
         np.testing.assert_allclose(value, model(array), atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_the_calls_inside_an_adapted_layer_agree():
     again = transforms.with_adapters(decoder(), transforms.adapters(adapted()))
     assert transforms.agree(adapted(), again, IDS)

@@ -183,6 +183,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_reported_at_its_call(name):
     fault = FAULTS[name]
@@ -213,6 +214,7 @@ def _merged(order=(0, 1), causal=False, masked=True, training=None):
     return fk.Model(ids, pool(y) if masked else pool(y, mask=None))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("options", "first"),
     [
@@ -255,6 +257,7 @@ def _mlp(activation="tanh", names=("a", "b")):
 X = numbers((4, 6), 3)
 
 
+@pytest.mark.exhaustive
 def test_files_are_sides(tmp_path):
     model, state = built(_mlp())
     fk.save_model(tmp_path / "m.keras", model, state)
@@ -319,6 +322,7 @@ def test_layers_of_other_names_are_matched_by_structure():
     assert transforms.agree(model, other, X).first == Coord("a", 0, 0)
 
 
+@pytest.mark.exhaustive
 def test_calls_of_one_side_only_are_skipped():
     x = fk.Input((6,), name="x")
     short = fk.Model(x, layers.Dense(3, name="b")(layers.Dense(5, name="a")(x)))
@@ -330,6 +334,7 @@ def test_calls_of_one_side_only_are_skipped():
     assert "1 values are on one side only" in str(agreement)
 
 
+@pytest.mark.exhaustive
 def test_roundings_are_no_faults_in_any_dtype():
     x = y = fk.Input((64,), name="x")
     for _ in range(20):
@@ -357,6 +362,7 @@ def test_roundings_are_no_faults_in_any_dtype():
     assert transforms.agree(model, halves, x, tolerance=0.1)
 
 
+@pytest.mark.exhaustive
 def test_a_mixed_model_agrees_within_the_roundings_of_its_dtype():
     def model(dtype):
         x = fk.Input((6,), name="x")
@@ -431,6 +437,7 @@ def test_a_damaged_program_is_an_error_of_the_file(tmp_path):
         transforms.agree(lambda x: x, tmp_path / "m.jax", X)
 
 
+@pytest.mark.exhaustive
 def test_long_tables_show_the_first_disagreement():
     model, _ = built(fk.Sequential([fk.Input((6,)), *(layers.Dense(6) for _ in range(60))]))
     name = "dense_50"

@@ -39,6 +39,7 @@ def statistics(state):
     return jax.tree.map(lambda a: rng.uniform(0.5, 1.5, a.shape).astype(a.dtype), state)
 
 
+@pytest.mark.exhaustive
 def test_fold_checks_outputs_and_calls_that_stay(monkeypatch):
     model = network()
     state = statistics(model.init_state())
@@ -61,6 +62,7 @@ def test_fold_checks_outputs_and_calls_that_stay(monkeypatch):
     assert "disagrees" in caught.value.__notes__[0]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("pattern", ["*", "body"])
 def test_quantize_checks_every_call(pattern):
     model = dense()
@@ -70,6 +72,7 @@ def test_quantize_checks_every_call(pattern):
         fk.quantize(model, "int8", pattern, check=ROWS, tolerance=1e-6)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("suffix", ["jax", "onnx"])
 def test_export_computes_the_file(suffix, tmp_path, monkeypatch):
     pytest.importorskip("flatbuffers" if suffix == "jax" else "onnxruntime")
@@ -93,6 +96,7 @@ def test_export_compares_inference_only(option: Any, tmp_path):
         fk.export(dense(), None, tmp_path / "m.jax", check=ROWS, **option)
 
 
+@pytest.mark.exhaustive
 def test_load_model_compares_with_outputs_of_the_writer(tmp_path):
     model, path = dense(), pathlib.Path(tmp_path, "m.keras")
     fk.save_model(path, model)
@@ -110,6 +114,7 @@ def test_load_model_compares_with_outputs_of_the_writer(tmp_path):
             fk.load_model(path, check=wrong)
 
 
+@pytest.mark.exhaustive
 def test_keras_models_are_compared_both_ways(monkeypatch):
     keras = pytest.importorskip("keras")
     from tests.support.keras_oracle import keras_rules

@@ -145,6 +145,7 @@ def test_long_sections_are_cut():
     assert len(text.splitlines()) < 60
 
 
+@pytest.mark.exhaustive
 def test_a_thousand_equal_layers_compare_quickly():
     a, b = mlp(*[4] * 1000), mlp(3, *[4] * 1000)
     assert (
@@ -183,6 +184,7 @@ def _bits(model):
     return [(a.dtype, a.shape, np.asarray(a).tobytes()) for a in jax.tree.leaves(model)]
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(MODELS, MODELS)
 def test_random_models_differ_exactly_if_they_are_unequal(first, second):

@@ -40,6 +40,7 @@ def _run(seed):
     return result.stdout
 
 
+@pytest.mark.exhaustive
 def test_processes_with_other_hash_seeds_get_the_same_fingerprint():
     first, second = _run("1"), _run("2")
     assert first == second
@@ -92,6 +93,7 @@ def test_weights_count_by_their_bits():
     assert transforms.fingerprint(half) != transforms.fingerprint(model)
 
 
+@pytest.mark.exhaustive
 def test_the_layout_on_devices_does_not_count():
     model = _model().build(jax.random.key(0))
     expected = transforms.fingerprint(model, weights=True)
@@ -104,6 +106,7 @@ def test_the_layout_on_devices_does_not_count():
     assert transforms.fingerprint(host, weights=True) == expected
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("piece", [1, 12, 100, 10_000])
 def test_pieces_of_sharded_arrays_follow_the_order_of_the_array(piece):
     mesh = jax.make_mesh((2, 4), ("a", "b"))

@@ -112,6 +112,7 @@ def test_other_bases_are_refused():
         transforms.revert(BASE, transforms.diff(model(1), model(2)))
 
 
+@pytest.mark.exhaustive
 def test_bad_arguments():
     patch = transforms.diff(BASE, BIAS)
     with pytest.raises(TypeError, match="expected a layer or model, received Difference"):

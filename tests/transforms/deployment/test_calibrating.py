@@ -63,6 +63,7 @@ CONFIGS = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", quick_cases(CONFIGS, "gptq", "awq"))
 def test_errors_are_at_most_those_of_keras(case, tmp_path):
     name, options = CONFIGS[case]
@@ -91,6 +92,7 @@ def test_errors_are_at_most_those_of_keras(case, tmp_path):
         assert our_error < error(rounded, model, IDS)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "mode", ["gptq/4/-1", "gptq/2/8", "gptq/3/5", "gptq/8/-1", "awq/4/8", "awq/4/-1"]
 )
@@ -106,6 +108,7 @@ def test_calibrated_models_in_files_and_in_keras(mode, tmp_path):
     np.testing.assert_allclose(theirs, ours(X), atol=2e-5 * np.abs(theirs).max())
 
 
+@pytest.mark.exhaustive
 def test_calibrated_codes_are_better_than_rounding_to_the_nearest():
     model = attention()
     nearest = error(fk.quantize(model, "int4/-1"), model, X)
@@ -114,6 +117,7 @@ def test_calibrated_codes_are_better_than_rounding_to_the_nearest():
     assert error(fk.quantize(model, "gptq/8/-1", samples=X), model, X) < nearest / 100
 
 
+@pytest.mark.exhaustive
 def test_all_rows_of_a_single_layer():
     layer = layers.Dense(5, "relu").build(KEY, (None, 16))
     rows = X.reshape(-1, 16)
@@ -122,6 +126,7 @@ def test_all_rows_of_a_single_layer():
     assert error(small, layer, rows) < error(fk.quantize(layer, "int4/-1"), layer, rows)
 
 
+@pytest.mark.exhaustive
 def test_patterns_states_and_folded_models():
     x = fk.Input((16,))
     y = layers.Dense(16, name="a")(x)

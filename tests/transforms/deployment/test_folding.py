@@ -87,6 +87,7 @@ KINDS = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("use_bias", [True, False])
 def test_normalizations_leave(kind, use_bias):
@@ -99,6 +100,7 @@ def test_normalizations_leave(kind, use_bias):
     assert "affine" in model.layers and len(state) == 1  # the model before stays
 
 
+@pytest.mark.exhaustive
 def test_float64_is_exact_to_its_digits():
     with enable_x64(True):
         model, state = chain(
@@ -108,6 +110,7 @@ def test_float64_is_exact_to_its_digits():
         assert folded.layers["conv2d"].kernel.dtype == "float64"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16"])
 def test_half_precision(policy):
     entries = layers.Conv2D(4, 3, dtype=policy), layers.BatchNormalization(dtype=policy)
@@ -121,12 +124,14 @@ def test_half_precision(policy):
     )
 
 
+@pytest.mark.exhaustive
 def test_channels_first():
     conv = layers.Conv2D(4, 3, data_format="channels_first")
     model, state = chain((3, 6, 5), conv, layers.BatchNormalization(axis=1))
     assert names(check(model, state)[0]) == ["conv2d"]
 
 
+@pytest.mark.exhaustive
 def test_a_normalization_of_two_layers():
     x, norm = fk.Input((4,)), layers.BatchNormalization()
     ys = [norm(layers.Dense(4)(x)), norm(layers.Dense(4, "relu", name="other")(x))]
@@ -139,6 +144,7 @@ def test_a_normalization_of_two_layers():
     assert call[:2] == ("batch_normalization", 1)
 
 
+@pytest.mark.exhaustive
 def test_normalizations_in_a_row():
     model, state = chain(
         (5,),
@@ -148,6 +154,7 @@ def test_normalizations_in_a_row():
     assert names(check(model, state)[0]) == ["dense", "re_lu"]
 
 
+@pytest.mark.exhaustive
 def test_penalties_and_constraints_leave_with_the_weights_that_they_belong_to():
     dense = layers.Dense(4, kernel_regularizer="l2", bias_constraint="non_neg")
     model, state = chain((5,), dense, layers.BatchNormalization(beta_regularizer="l1"))
@@ -236,6 +243,7 @@ STAY = {
 }
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("case", STAY)
 def test_normalizations_that_stay(case):
     make, stay, reason = STAY[case]
@@ -285,6 +293,7 @@ IDENTITIES = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("case", IDENTITIES)
 def test_identities_leave(case):
     shape, make = IDENTITIES[case]
@@ -321,6 +330,7 @@ def test_dropout_in_training_mode_stays():
     assert transforms.fold(model, {})[0] == model
 
 
+@pytest.mark.exhaustive
 def test_masks_pass_identities():
     x = fk.Input((5,), dtype="int32")
     y = layers.Embedding(9, 4, mask_zero=True)(x)
@@ -342,6 +352,7 @@ PADS = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("case", PADS)
 def test_paddings_leave(case):
     shape, pads, make, padding = PADS[case]
@@ -354,6 +365,7 @@ def test_paddings_leave(case):
         check(*built(model))
 
 
+@pytest.mark.exhaustive
 def test_causal_padding():
     conv = layers.Conv1D(2, 3, dilation_rate=2, strides=1)
     model, state = chain((8, 3), layers.ZeroPadding1D((4, 0)), conv, layers.BatchNormalization())
@@ -425,6 +437,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", SHAPES)
 def test_transpositions_and_reshapes_merge(case):
     shape, entries, left = SHAPES[case]
@@ -432,6 +445,7 @@ def test_transpositions_and_reshapes_merge(case):
     assert names(check(model, state)[0]) == ["re_lu", *left, "elu"]
 
 
+@pytest.mark.exhaustive
 def test_a_shared_transposition_merges_under_another_name():
     x, swap = fk.Input((2, 3, 4)), layers.Permute((2, 1, 3), name="swap")
     y = layers.Permute((3, 1, 2))(x)
@@ -448,6 +462,7 @@ def block(name, **options):
     return fk.Sequential([fk.Input((6, 6, 3)), *entries, layers.Dropout(0.1)], name=name, **options)
 
 
+@pytest.mark.exhaustive
 def test_nested_networks_that_are_called_twice():
     x, encoder = fk.Input((6, 6, 3)), block("encoder")
     y = encoder(encoder(x))
@@ -459,6 +474,7 @@ def test_nested_networks_that_are_called_twice():
     assert call.path == "outer" and "class Sequential" in call.reason
 
 
+@pytest.mark.exhaustive
 def test_networks_in_networks_and_in_time_distributed_layers():
     x = fk.Input((2, 6, 6, 3))
     inner = fk.Sequential([fk.Input((6, 6, 3)), block("block"), layers.ReLU()], name="inner")
@@ -467,6 +483,7 @@ def test_networks_in_networks_and_in_time_distributed_layers():
     assert names(folded.layers["steps"].layer.layers["block"]) == ["conv"] and rest == {}
 
 
+@pytest.mark.exhaustive
 def test_nested_networks_in_training_mode_stay():
     x, encoder = fk.Input((6, 6, 3)), block("encoder")
     model, state = built(fk.Model(x, encoder(encoder(x), training=True)))
@@ -489,12 +506,14 @@ def test_networks_that_a_custom_layer_calls_stay():
     assert folded == model and jax.tree.structure(rest) == jax.tree.structure(state)
 
 
+@pytest.mark.exhaustive
 def test_a_nested_network_of_identities():
     inner = fk.Sequential([fk.Input((4,)), layers.Dropout(0.1)], name="inner")
     model, state = chain((4,), layers.Dense(4), inner, layers.ReLU())
     check(model, state)
 
 
+@pytest.mark.exhaustive
 def test_calls_on_constants_become_constants():
     x = fk.Input((2, 4))
     table = layers.Embedding(2, 4, name="positions").build(KEY, (None,))
@@ -507,6 +526,7 @@ def test_calls_on_constants_become_constants():
     assert "relu" in check(fk.Model(x, [layers.Add()([x, rows]), rows]), {})[0].layers
 
 
+@pytest.mark.exhaustive
 def test_the_run_of_a_trainer():
     model = fk.Sequential(
         [fk.Input((4,)), layers.Dense(3), layers.BatchNormalization(), layers.ReLU()]
@@ -520,6 +540,7 @@ def test_the_run_of_a_trainer():
     np.testing.assert_allclose(folded(x), run.model(x, state=run.state), atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_folded_model_in_keras(tmp_path):
     x = fk.Input((6, 6, 3))
     y = block("encoder")(x)
@@ -545,6 +566,7 @@ def test_constants_of_a_folded_model_in_a_file(tmp_path):
     np.testing.assert_array_equal(fk.load_model(tmp_path / "m.keras")[0](images), images + 1)
 
 
+@pytest.mark.exhaustive
 def test_folded_models_are_quantized():
     model, state = chain(
         (64,), layers.Dense(64), layers.BatchNormalization(), layers.ReLU(), layers.Dense(8)
@@ -558,6 +580,7 @@ def test_folded_models_are_quantized():
     assert 0 < error < 0.02
 
 
+@pytest.mark.exhaustive
 def test_repeated_blocks_stay_one_loop():
     entries = [
         part
@@ -609,6 +632,7 @@ def application(name, size, dtype="float32"):
     return model, jax.tree_util.tree_map_with_path(draw, model.init_state())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["MobileNetV2", "ResNet50"])
 def test_applications(name):
     model, state = application(name, 32)

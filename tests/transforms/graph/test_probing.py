@@ -29,6 +29,7 @@ def nested():
     return fk.Model([a, b], layers.Add(name="add")([encoder(a), encoder(b)])).build(KEY)
 
 
+@pytest.mark.exhaustive
 def test_a_probe_returns_values_by_call():
     model = chain()
     outputs, values = transforms.probe(model, "block*")(X)
@@ -40,6 +41,7 @@ def test_a_probe_returns_values_by_call():
         np.testing.assert_allclose(value, x, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_calls_of_shared_layers_and_outputs_of_calls():
     model = shared()
     _, both = transforms.probe(model, "dense")(X)
@@ -62,6 +64,7 @@ def test_each_call_of_a_nested_network():
     np.testing.assert_allclose(values["encoder_ib-1/d_ib-0"], d(2 * X), rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_network_and_a_layer_inside():
     model = nested()
     outputs, values = transforms.probe(model, ["encoder", "encoder/d"])([X, 2 * X])
@@ -76,6 +79,7 @@ def test_a_network_and_a_layer_inside():
     assert set(reported) == {"encoder_ib-0", "encoder/d_ib-0"}
 
 
+@pytest.mark.exhaustive
 def test_the_probes_of_scanned_blocks():
     model = chain(9)
     rolled = transforms.probe(transforms.roll(model), "block*")
@@ -87,6 +91,7 @@ def test_the_probes_of_scanned_blocks():
         np.testing.assert_allclose(values[key], value, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_probe_that_is_dropped_costs_nothing():
     model = chain()
     probed = transforms.probe(model, "block*")
@@ -100,6 +105,7 @@ def test_a_probe_that_is_dropped_costs_nothing():
         assert plain.get(measure) == dropped.get(measure)
 
 
+@pytest.mark.exhaustive
 def test_reductions():
     model = chain()
     _, norms = transforms.probe(model, ["block0", "head"], reduce=jnp.linalg.norm)(X)
@@ -110,6 +116,7 @@ def test_reductions():
     assert counts["head_ib-0"].sum() == 8
 
 
+@pytest.mark.exhaustive
 def test_reported_probes_are_metrics_of_fit():
     mean = {"reduce": lambda x: jnp.abs(x).mean(), "report": True}
     trainer = fk.Trainer(optimizer=fk.optimizers.SGD(0.0), loss="mse")
@@ -126,6 +133,7 @@ def test_reported_probes_are_metrics_of_fit():
     assert set(opened.apply([X, X]).metrics) == {"encoder_d_ib-0", "encoder_d_ib-1"}
 
 
+@pytest.mark.exhaustive
 def test_masks_pass_through_probes_and_edits():
     x = fk.Input((5,), dtype="int32")
     e = layers.Embedding(9, 4, mask_zero=True, name="e")(x)
@@ -150,6 +158,7 @@ def test_a_row_is_edited_and_the_others_are_bit_equal():
     assert not np.allclose(old[3], new[3])
 
 
+@pytest.mark.exhaustive
 def test_edits_of_one_call_have_an_order():
     model = chain()
     edits = {"block1": lambda x: x + 1, "block[1]": lambda x: x * 2}
@@ -160,6 +169,7 @@ def test_edits_of_one_call_have_an_order():
     np.testing.assert_allclose(values["block1_edit_1_ib-0"], (before + 1) * 2, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_one_call_of_a_shared_layer_is_edited():
     model = shared()
     dense, head = model.layers["dense"], model.layers["head"]
@@ -169,6 +179,7 @@ def test_one_call_of_a_shared_layer_is_edited():
     assert not np.asarray(inside([X, X])).any()
 
 
+@pytest.mark.exhaustive
 def test_an_edit_in_a_scanned_block():
     model = chain(9)
     change = {"block4": lambda x: x * 0.5}
@@ -177,6 +188,7 @@ def test_an_edit_in_a_scanned_block():
     np.testing.assert_allclose(edited(X), transforms.edit(model, change)(X), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_steering_vectors_under_vmap_and_grad_compile_once():
     model, vectors = chain(), jax.random.normal(KEY, (100, 4))
     traces = []
@@ -206,6 +218,7 @@ def test_arrays_are_leaves_of_the_edited_model():
     np.testing.assert_allclose(model(X)[0], model(X)[1], rtol=1e-6)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

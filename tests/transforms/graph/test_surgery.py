@@ -53,6 +53,7 @@ def test_a_replaced_layer_takes_the_name_and_others_keep_weights():
     assert model == chain()
 
 
+@pytest.mark.exhaustive
 def test_replace_and_replace_back_is_the_identity():
     for model, path in [(chain(), "head"), (nested(), "encoder/d"), (shared(), "dense")]:
         old = dict(fk.engine.sublayers(model))[path]
@@ -71,6 +72,7 @@ def test_a_function_gets_the_old_layer():
     assert same == model
 
 
+@pytest.mark.exhaustive
 def test_a_function_may_return_a_function_of_the_inputs():
     model = shared()
     new = transforms.replace(model, {("dense", 1): lambda dense: lambda x: x + dense(x)})
@@ -104,6 +106,7 @@ def test_a_pattern_gives_each_place_its_own_copy():
     assert [n for n in named.layers if n.startswith("ln")] == ["ln", "ln_1", "ln_2"]
 
 
+@pytest.mark.exhaustive
 def test_the_state_of_replaced_layers_is_gone_and_other_state_stays():
     model = chain()
     x = fk.Input((4,), name="x")
@@ -125,6 +128,7 @@ def test_the_state_of_replaced_layers_is_gone_and_other_state_stays():
     assert kept["encoder"]["n"] is deep_state["encoder"]["n"]
 
 
+@pytest.mark.exhaustive
 def test_a_changed_copy_of_a_layer_keeps_its_state():
     model = nested()
     state = jax.tree.map(lambda a: a + 7, model.init_state())
@@ -147,6 +151,7 @@ def test_a_changed_copy_of_a_layer_keeps_its_state():
     assert kept["wrapper"]["vector_u"] is state["wrapper"]["vector_u"]
 
 
+@pytest.mark.exhaustive
 def test_the_inside_of_a_nested_network_called_twice():
     model = nested()
     new = transforms.insert(model, layers.ReLU(name="relu"), after="encoder/d")
@@ -160,6 +165,7 @@ def test_the_inside_of_a_nested_network_called_twice():
     np.testing.assert_allclose(relu, jax.nn.relu(by_hand) / np.sqrt(1 + 1e-3), rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_layer_behind_an_output_becomes_the_output():
     model = chain()
     new = transforms.insert(model, layers.Softmax(name="p"), after="head")
@@ -167,6 +173,7 @@ def test_a_layer_behind_an_output_becomes_the_output():
     np.testing.assert_allclose(value(new, X), jax.nn.softmax(value(model, X)), rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_after_and_before():
     x = fk.Input((4,), name="x")
     a = layers.Dense(4, name="a")(x)
@@ -187,6 +194,7 @@ def test_after_and_before():
         transforms.insert(model, double, before="x")
 
 
+@pytest.mark.exhaustive
 def test_an_output_of_a_call_with_several_outputs():
     x = fk.Input((5, 4), name="x")
     y, h, c = layers.LSTM(3, return_sequences=True, return_state=True, name="lstm")(x)
@@ -217,6 +225,7 @@ def test_one_part_inserted_twice_gets_another_name():
     assert len(call.graph.calls_of["r"]) == 1
 
 
+@pytest.mark.exhaustive
 def test_several_places_of_an_inserted_layer():
     double = layers.Rescaling(2.0, name="double")
     behind = transforms.insert(chain(), double, after=["a", ("head", 0), "a"])
@@ -249,6 +258,7 @@ def test_removed_layers():
         transforms.remove(chain(), "x")
 
 
+@pytest.mark.exhaustive
 def test_another_input_size_reaches_nested_networks():
     inner = fk.Sequential([fk.Input((8, 8, 3)), layers.Conv2D(2, 3, name="conv")], name="body")
     x = fk.Input((8, 8, 3), name="image")
@@ -275,6 +285,7 @@ def test_a_layer_that_no_longer_fits_is_named():
     assert fresh.build(KEY).layers["head"].kernel.shape == (7, 2)
 
 
+@pytest.mark.exhaustive
 def test_masks_reach_kept_and_new_layers():
     x = fk.Input((5,), dtype="int32", name="x")
     e = layers.Embedding(9, 4, mask_zero=True, name="e")(x)
@@ -286,6 +297,7 @@ def test_masks_reach_kept_and_new_layers():
     assert not np.allclose(unmasked(ids), model(ids))
 
 
+@pytest.mark.exhaustive
 def test_arguments_constants_and_modes_of_calls_stay():
     x = fk.Input((4,), name="x")
     y = layers.Dropout(0.5, name="drop")(x, training=True)
@@ -307,6 +319,7 @@ def test_marks_stay():
     assert not transforms.replace(frozen, {"head": layers.Dense(2)}).trainable
 
 
+@pytest.mark.exhaustive
 def test_a_rolled_model_stays_rolled():
     model = fk.Sequential([fk.Input((4,)), *(layers.Dense(4, "tanh") for _ in range(5))]).build(KEY)
     rolled = transforms.roll(model)
@@ -316,6 +329,7 @@ def test_a_rolled_model_stays_rolled():
     np.testing.assert_allclose(new(X), jax.nn.relu(model(X)), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.exhaustive
 def test_cut_and_call_again_is_the_whole():
     model = chain()
     head, tail = transforms.cut(model, outputs="a"), transforms.cut(model, inputs="a")
@@ -344,6 +358,7 @@ def optional_bias(inner_layer):
     return fk.Model([x, bias], layers.ReLU(name="relu")(inner([hidden, bias]))).build(KEY)
 
 
+@pytest.mark.exhaustive
 def test_cut_leaves_out_optional_inputs_that_are_not_selected():
     model = optional_bias(Shifted)
     x, bias = X[:, :3], -X[:, 1:4]
@@ -373,6 +388,7 @@ def test_cut_names_optional_inputs_that_a_layer_needs():
         transforms.cut(model, inputs="x")
 
 
+@pytest.mark.exhaustive
 def test_cut_decoder_without_segments():
     model = fk.pretrained.build(fk.pretrained.LlamaConfig(11, 8, 12, 1, 2)).build(KEY)
     part = transforms.cut(model, inputs="ids")
@@ -495,6 +511,7 @@ def test_a_model_without_a_graph_says_how_to_get_one():
         _ = transforms.replace(model, {"a": layers.Dense(3)})
 
 
+@pytest.mark.exhaustive
 def test_results_train_and_save(tmp_path):
     model = transforms.replace(chain(), {"head": layers.Dense(3)})
     trainer = fk.Trainer(optimizer="sgd", loss="mse")
@@ -505,6 +522,7 @@ def test_results_train_and_save(tmp_path):
     np.testing.assert_allclose(loaded(X, state=state), run.model(X, state=run.state), rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_surgery_commutes_with_saving(tmp_path):
     model = nested()
     fk.save_model(tmp_path / "m.keras", model, model.init_state())

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,6 +41,7 @@ def targets(model):
     return [p for p, layer in fk.engine.sublayers(model) if p and not isinstance(layer, skip)]
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=25, deadline=None)
 @given(models(), st.data())
 def test_replace_and_replace_back_is_the_identity(model, data):
@@ -49,6 +51,7 @@ def test_replace_and_replace_back_is_the_identity(model, data):
     assert transforms.replace(new, {path: old}) == model
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=25, deadline=None)
 @given(models(), st.data())
 def test_insert_and_remove_is_the_identity(model, data):
@@ -60,6 +63,7 @@ def test_insert_and_remove_is_the_identity(model, data):
     assert transforms.remove(new, f"{parent}/new".strip("/")) == model
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=10, deadline=None)
 @given(models(), st.data())
 def test_cut_and_call_again_is_the_whole(model, data):

@@ -36,6 +36,7 @@ def _columns(table, space):
     return {name: table[name] for name in space.features}
 
 
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("mode", ["concat", "dict"])
 @pytest.mark.parametrize("name", CASES)
 def test_vectors_equal_keras(name, mode):
@@ -79,6 +80,7 @@ def test_adapt_returns_another_space(crossed):
     assert crossed.crossers["age_X_color"].num_bins == 32
 
 
+@pytest.mark.exhaustive
 def test_adapt_reads_iterables_of_tables(crossed):
     batches = (
         ({name: column[begin : begin + 9] for name, column in TRAIN.items()}, None)
@@ -89,6 +91,7 @@ def test_adapt_reads_iterables_of_tables(crossed):
     assert _space(CROSSED, "concat").adapt(tables) == crossed
 
 
+@pytest.mark.exhaustive
 def test_pandas_tables_are_read(crossed):
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame(TRAIN)
@@ -96,6 +99,7 @@ def test_pandas_tables_are_read(crossed):
     np.testing.assert_array_equal(crossed(table[:3]), crossed({k: v[:3] for k, v in TRAIN.items()}))
 
 
+@pytest.mark.exhaustive
 def test_single_values_give_results_without_the_batch_axis(crossed):
     row = {"age": 7, "color": "red", "size": 0.5}
     np.testing.assert_array_equal(crossed(row), crossed({k: [v] for k, v in row.items()})[0])
@@ -103,6 +107,7 @@ def test_single_values_give_results_without_the_batch_axis(crossed):
     assert values["size"].shape == (1,)
 
 
+@pytest.mark.exhaustive
 def test_encoded_features_start_a_model(crossed):
     y = layers.Dense(1)(crossed.get_encoded_features())
     model = fk.Model(crossed.get_inputs(), y)
@@ -116,6 +121,7 @@ def test_encoded_features_start_a_model(crossed):
     assert symbolic.shape[-1] == vectors.shape[-1]
 
 
+@pytest.mark.exhaustive
 def test_a_model_of_a_space_trains_after_split_host(crossed):
     host, device = fk.split_host(
         fk.Model(crossed.get_inputs(), layers.Dense(1)(crossed.get_encoded_features()))
@@ -130,6 +136,7 @@ def test_a_model_of_a_space_trains_after_split_host(crossed):
     assert history.history["loss"][1] < history.history["loss"][0]
 
 
+@pytest.mark.exhaustive
 def test_spaces_are_saved_as_models_and_as_json(crossed, tmp_path):
     crossed.save(tmp_path / "space.keras")
     model, state = fk.load_model(tmp_path / "space.keras")
@@ -142,6 +149,7 @@ def test_spaces_are_saved_as_models_and_as_json(crossed, tmp_path):
     assert restored.get_config() == config
 
 
+@pytest.mark.exhaustive
 def test_configs_of_keras_are_loaded_and_saved():
     features = {"a": "float", "b": "float_normalized", "c": "float_discretized"}
     with keras_rules():
@@ -166,6 +174,7 @@ def test_spaces_are_values(crossed):
         crossed.output_mode = "dict"
 
 
+@pytest.mark.exhaustive
 def test_custom_layers_preprocess_features():
     text = layers.TextVectorization(output_mode="tf_idf")
     space = FS({"t": FS.feature("string", text, "float")})
@@ -181,6 +190,7 @@ FLOAT_FEATURE = {"a": "float"}
 STRING_FEATURE = {"a": "string_categorical"}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

@@ -77,6 +77,7 @@ def _power_cut(at_step):
     return fk.callbacks.LambdaCallback(on_batch_end=stop)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("steps", [None, 4], ids=["complete passes", "steps"])
 def test_a_killed_training_resumes_bit_for_bit(tmp_path, steps):
     options = {"epochs": 3, "verbose": 0, "steps_per_epoch": steps, "steps_per_execution": 1}
@@ -104,6 +105,7 @@ def test_a_killed_training_resumes_bit_for_bit(tmp_path, steps):
     assert resumed.history == history.history
 
 
+@pytest.mark.exhaustive
 def test_fit_requests_a_pass_for_each_epoch():
     first_steps = []
 
@@ -116,6 +118,7 @@ def test_fit_requests_a_pass_for_each_epoch():
     assert first_steps == [0, 6, 12]
 
 
+@pytest.mark.exhaustive
 def test_map_and_take():
     data = _data(shuffle=False).map(lambda x, y: (x * 2, y)).take(2)
     assert len(data) == len(list(data)) == 2
@@ -126,6 +129,7 @@ def test_map_and_take():
     assert [int(row["a"]) for row in named] == [0, 1, 2, 3]
 
 
+@pytest.mark.exhaustive
 def test_to_grain_accepts_transformations():
     batches = _data(shuffle=False).to_grain().map(lambda batch: batch[0].sum())
     assert len(batches) == 6

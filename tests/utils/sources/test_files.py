@@ -62,6 +62,7 @@ def _assert_same_batches(ours, theirs, rtol=1e-5):
                 np.testing.assert_array_equal(array.astype(str), keras_array)
 
 
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize(
     "options",
     [
@@ -93,6 +94,7 @@ def test_images_equal_keras(images, options):
     assert len(ours) == len(list(ours))
 
 
+@pytest.mark.exhaustive
 def test_subset_both_returns_and_prints_two_parts(images, capsys):
     options = {"image_size": (4, 4), "validation_split": 0.4, "subset": "both", "seed": 1}
     training, validation = IMAGES(images, **options)
@@ -110,6 +112,7 @@ def test_subset_both_returns_and_prints_two_parts(images, capsys):
     assert training.shuffle and not validation.shuffle
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "options",
     [
@@ -157,6 +160,7 @@ def sounds(tmp_path_factory):
     return folder
 
 
+@pytest.mark.exhaustive
 def test_sounds_are_padded_to_the_longest_or_to_a_length(sounds):
     # Keras reads sounds with TensorFlow only: int16 / 32768, zeros behind
     ((batch, labels),) = SOUNDS(sounds, shuffle=False, verbose=False)
@@ -171,6 +175,7 @@ def test_sounds_are_padded_to_the_longest_or_to_a_length(sounds):
     assert halved[0][0].shape == (3, 4, 2)
 
 
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("call", [IMAGES, TEXTS, SOUNDS], ids=lambda f: f.__name__)
 @pytest.mark.parametrize(
     ("options", "error", "message"),

@@ -69,6 +69,7 @@ def test_a_share_may_have_no_batch():
     assert [len(share) for share in shares] == [1, 1, 1, 0]
 
 
+@pytest.mark.exhaustive
 @given(_datasets(), st.integers(0, 7), st.sampled_from([1, 2, 4]), st.data())
 @settings(max_examples=40, deadline=None)
 def test_a_position_continues_any_number_of_shares(drawn, stop, count, choose):
@@ -95,6 +96,7 @@ def test_the_last_position_is_the_end_of_a_share_with_fewer_batches():
     assert list(second) == []
 
 
+@pytest.mark.exhaustive
 def test_checkpoints_of_datasets_without_shares_stay_valid():
     data = _data(44, batch_size=8, shuffle=True, seed=3)
     assert data.fingerprint() == 3194503101
@@ -104,6 +106,7 @@ def test_checkpoints_of_datasets_without_shares_stay_valid():
     assert [batch.tolist() for batch in rows] == _batches(data)[5:]
 
 
+@pytest.mark.exhaustive
 def test_shares_of_a_repeated_grain_dataset_have_the_order_of_each_repetition():
     data = _data(10, batch_size=4, shuffle=True)
     whole = [batch.tolist() for batch in data.to_grain().repeat(3)]

@@ -12,6 +12,7 @@ TARGETS = np.arange(100, 120)
 WINDOWS = fk.utils.timeseries_dataset_from_array
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "options",
     [
@@ -48,6 +49,7 @@ def test_windows_have_the_dtype_of_the_series():
     assert windows.dtype == np.arange(6).dtype and windows.shape == (1, 6)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("options", "message"),
     [

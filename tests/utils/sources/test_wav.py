@@ -20,6 +20,7 @@ def _wav_bytes(data, code=1, channels=1, rate=8000, bits=16, extra=b"", extensib
     return b"RIFF" + struct.pack("<I", len(chunks) + 4) + b"WAVE" + chunks
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("data", "options"),
     [
@@ -42,6 +43,7 @@ def test_each_sample_format_gives_the_same_samples(tmp_path, data, options):
     np.testing.assert_array_equal(samples[:, 0], [0.0, 0.5, -1.0])
 
 
+@pytest.mark.exhaustive
 def test_channels_are_columns(tmp_path):
     (tmp_path / "a.wav").write_bytes(_wav_bytes(np.arange(6, dtype="<i2").tobytes(), channels=2))
     samples, _ = read_wav(tmp_path / "a.wav")
@@ -88,6 +90,7 @@ def test_random_damage_raises_only_value_errors(tmp_path):
             pass
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("old", "new"), [(8000, 4000), (8000, 11025), (44100, 16000), (3, 7)])
 def test_resampling_equals_scipy(old, new):
     rng = np.random.default_rng(0)

@@ -25,6 +25,7 @@ def notebook(monkeypatch):
     return figures
 
 
+@pytest.mark.exhaustive
 def test_the_last_figure_shows_all_epochs(notebook):
     pytest.importorskip("matplotlib")
     _, history = fit(LiveCurves("loss"), epochs=3, validation_split=0.25)

@@ -59,6 +59,7 @@ def test_gray_levels():
     assert events.gray(np.asarray([[1.0, 3.0, np.inf]])).tolist() == [[0, 255, 0]]
 
 
+@pytest.mark.exhaustive
 def test_images_in_the_event_file_are_the_weights(tmp_path):
     pytest.importorskip("tensorboardX")
     image = pytest.importorskip("PIL.Image")

@@ -11,6 +11,7 @@ from fkeras.training.callbacks import (
 from tests.support.callback_runs import RUN, fit, pickled
 
 
+@pytest.mark.exhaustive
 def test_profiler(tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(jax.profiler, "start_trace", lambda folder: calls.append(folder))

@@ -39,6 +39,7 @@ def tags(found):
     return [(value.tag, event.step) for event in found for value in event.summary.value]
 
 
+@pytest.mark.exhaustive
 def test_tensorboard_writes_the_events_of_keras(tmp_path):
     pytest.importorskip("tensorboardX")
     board = TensorBoard(tmp_path, histogram_freq=2, update_freq=2)
@@ -98,6 +99,7 @@ def test_wrong_arguments_of_tensorboard(tmp_path, monkeypatch):
         TensorBoard(tmp_path / "file").on_train_begin(RUN)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("probes", "names"),
     [
