@@ -11,6 +11,7 @@ import pytest
 from fkeras import layers, masks
 from fkeras.nn.attention import attend
 from fkeras.nn.attention_blocks import whole
+from fkeras.nn.attention_choice import dot_product_attention
 from fkeras.nn.attention_kernels import (
     ALL,
     CAUSAL,
@@ -20,7 +21,6 @@ from fkeras.nn.attention_kernels import (
     attend_by_kernel,
     by_splash,
 )
-from fkeras.nn.attention_choice import dot_product_attention
 
 LENGTH = 200
 SEGMENTS = jnp.repeat(jnp.array([[1, 2, 0, 3], [1, 1, 1, 2]]), 50, axis=1)
