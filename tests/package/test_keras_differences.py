@@ -1,5 +1,7 @@
 """Deliberate differences from Keras of single layers and operations, beside Keras."""
 
+import collections
+
 import jax
 import numpy as np
 import pytest
@@ -220,3 +222,70 @@ def test_a_softmax_over_one_class_is_reported_once():
         _ = trainer.init(model, KEY)
     with keras_rules(), pytest.warns(UserWarning, match="softmax over axis"):
         keras.ops.softmax(np.ones((2, 1), "float32"))
+
+
+def test_a_trainer_needs_a_model_with_inputs():
+    with pytest.raises(TypeError, match=r"expected a model with known inputs.*fk.Input"):
+        fk.Trainer("sgd", "mse").init(fk.Sequential([layers.Dense(2)]), KEY)
+
+
+def test_a_named_tuple_is_no_output_of_a_model():
+    outputs = collections.namedtuple("Pair", ["a", "b"])(fk.Input((2,)), fk.Input((2,)))
+    with pytest.raises(TypeError, match="expected symbolic tensors as outputs, received Pair"):
+        fk.Model([*outputs], outputs)
+
+
+def test_an_output_without_a_loss_has_the_target_none():
+    x = fk.Input((2,))
+    y = layers.Dense(1, kernel_initializer="ones")(x)
+    trainer = fk.Trainer("sgd", ["mse", None])
+    run = trainer.init(fk.Model(x, [y, y]), KEY)
+    inputs, target = np.ones((3, 2), "float32"), np.zeros((3, 1), "float32")
+    assert trainer.evaluate(run, inputs, [target, None], verbose=0) == {"loss": 4.0}
+    with pytest.raises(fk.FKerasError, match="expected 2 arrays .*received one"):
+        trainer.evaluate(run, inputs, target, verbose=0)
+
+
+def test_an_output_has_one_loss():
+    x = fk.Input((2,))
+    model = fk.Model(x, [layers.Identity()(x), layers.Identity()(x)])
+    inputs, targets = np.ones((3, 2), "float32"), [np.zeros((3, 2), "float32")] * 2
+    trainer = fk.Trainer("sgd", ["mse", ["mae"]])
+    assert trainer.evaluate(trainer.init(model, KEY), inputs, targets, verbose=0)["loss"] == 2.0
+    with pytest.raises(TypeError, match="for the loss, received .MeanSquaredError.*MeanAbsolute"):
+        fk.Trainer("sgd", ["mse", ["mse", "mae"]]).init(model, KEY)
+
+
+def test_weights_of_another_half_precision_are_not_cast(tmp_path):
+    models = [
+        fk.Sequential([fk.Input((2,)), layers.Dense(1, dtype=dtype)]).build(KEY)
+        for dtype in ("bfloat16", "float16", "float32")
+    ]
+    fk.save_weights(tmp_path / "m.weights.h5", models[0], {})
+    with pytest.raises(fk.FileError, match=r"dense/kernel float16 \(file: bfloat16\)"):
+        fk.load_weights(tmp_path / "m.weights.h5", models[1], {})
+    model, _ = fk.load_weights(tmp_path / "m.weights.h5", models[2], {})
+    np.testing.assert_array_equal(model.get_weights()[0], models[0].get_weights()[0])
+
+
+def test_files_of_h5_and_sharded_weights_are_not_written(tmp_path):
+    model = fk.Sequential([fk.Input((2,)), layers.Dense(1)]).build(KEY)
+    with pytest.raises(ValueError, match=r"ends in .keras, received"):
+        fk.save_model(tmp_path / "m.h5", model)
+    with pytest.raises(ValueError, match=r"expected a file .weights.h5, .safetensors or .npz"):
+        fk.save_weights(tmp_path / "m.weights.json", model)
+
+
+def test_sparse_classes_may_be_on_the_first_axis():
+    y_true, y_pred = np.array([[0, 1]]), np.array([[[0.25, 0.5]], [[0.75, 0.5]]], "float32")
+    loss = fk.losses.SparseCategoricalCrossentropy(axis=0)(y_true, y_pred)
+    np.testing.assert_allclose(loss, -np.log([0.25, 0.5]).mean(), rtol=1e-6)
+    with keras_rules(), pytest.raises(ValueError, match="must have the same shape"):
+        keras.losses.SparseCategoricalCrossentropy(axis=0)(y_true, y_pred)
+
+
+def test_hashing_takes_a_list_of_one_number_and_a_floating_dtype():
+    ids = np.array([[1], [2]])
+    layer = layers.Hashing(3, salt=[1], dtype="float32")
+    np.testing.assert_array_equal(layer(ids), layers.Hashing(3, salt=1)(ids))
+    assert layer(ids).dtype == "int32"
