@@ -289,3 +289,15 @@ def test_hashing_takes_a_list_of_one_number_and_a_floating_dtype():
     layer = layers.Hashing(3, salt=[1], dtype="float32")
     np.testing.assert_array_equal(layer(ids), layers.Hashing(3, salt=1)(ids))
     assert layer(ids).dtype == "int32"
+
+
+def test_fractional_weights_of_integer_counts_are_an_error():
+    metric, y, weights = fk.metrics.MeanIoU(2), np.array([0, 1]), np.array([0.2, 0.3])
+    with pytest.raises(ValueError, match="expected integer sample weights.*dtype='float32'"):
+        metric.update(metric.init(), y, y, sample_weight=weights)
+
+
+def test_class_numbers_of_another_layout_are_an_error():
+    metric, y_pred = fk.metrics.SparseCategoricalAccuracy(), np.full((1, 2, 3), 1 / 3, "float32")
+    with pytest.raises(ValueError, match=r"class numbers of shape \(1, 2\), received \(2, 1\)"):
+        metric.update(metric.init(), np.array([[0], [0]]), y_pred)
