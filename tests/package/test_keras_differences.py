@@ -139,6 +139,22 @@ def test_unknown_sizes_that_keras_refuses_are_inferred():
         shapes(keras)
 
 
+@pytest.mark.parametrize("name", ["cholesky", "det", "inv", "squeeze", "concatenate"])
+def test_an_unknown_axis_may_be_the_axis_that_keras_refuses(name):
+    def shape(library):
+        x, y = (library.Input(batch_shape=(None, n)) for n in (20, 1))
+        if name == "concatenate":
+            return library.ops.concatenate([x, y], axis=None).shape
+        return (
+            library.ops.squeeze(y, axis=0) if name == "squeeze" else getattr(library.ops, name)(x)
+        ).shape
+
+    expected = {"det": (), "squeeze": (1,), "concatenate": (None,)}
+    assert shape(fk) == expected.get(name, (20, 20))
+    with keras_rules(), pytest.raises(ValueError):
+        shape(keras)
+
+
 SIZES = {
     "nonzero": lambda library, x, n: library.ops.nonzero(x)[0],
     "unique": lambda library, x, n: library.ops.unique(x),
@@ -301,3 +317,12 @@ def test_class_numbers_of_another_layout_are_an_error():
     metric, y_pred = fk.metrics.SparseCategoricalAccuracy(), np.full((1, 2, 3), 1 / 3, "float32")
     with pytest.raises(ValueError, match=r"class numbers of shape \(1, 2\), received \(2, 1\)"):
         metric.update(metric.init(), np.array([[0], [0]]), y_pred)
+
+
+def test_boxes_of_a_batch_have_a_batch_axis():
+    data = {
+        "images": np.ones((1, 4, 4, 3), "float32"),
+        "bounding_boxes": {"boxes": np.ones((1, 4), "float32"), "labels": np.ones(1, "int32")},
+    }
+    with pytest.raises(ValueError, match=r"without b for one image, received boxes of shape"):
+        layers.RandomBrightness(0.1)(data)
