@@ -176,6 +176,17 @@ def test_sizes_that_depend_on_numbers_are_an_error_when_recorded(name):
         assert shape(keras)  # recorded, for `where` with a shape that no result has
 
 
+def test_segments_have_a_known_number_when_recorded():
+    def shape(library):
+        ids = library.Input(batch_shape=(4,), dtype="int32")
+        return library.ops.segment_sum(library.Input(batch_shape=(4, 2)), ids).shape
+
+    with pytest.raises(ValueError, match="segment_sum: expected num_segments, received None"):
+        shape(fk)
+    with keras_rules():
+        assert shape(keras) == (None, 2)
+
+
 def test_a_lambda_has_the_shape_of_its_result():
     def shape(library):
         return library.layers.Lambda(lambda x: x * 2, output_shape=(7,))(library.Input((4,))).shape
