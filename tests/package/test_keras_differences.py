@@ -139,17 +139,19 @@ def test_unknown_sizes_that_keras_refuses_are_inferred():
         shapes(keras)
 
 
-@pytest.mark.parametrize("name", ["cholesky", "det", "inv", "squeeze", "concatenate"])
+@pytest.mark.parametrize("name", ["cholesky", "det", "inv", "fft", "squeeze", "concatenate"])
 def test_an_unknown_axis_may_be_the_axis_that_keras_refuses(name):
     def shape(library):
         x, y = (library.Input(batch_shape=(None, n)) for n in (20, 1))
         if name == "concatenate":
             return library.ops.concatenate([x, y], axis=None).shape
+        if name == "fft":
+            return library.ops.fft((library.Input((None,)),) * 2)[0].shape
         return (
             library.ops.squeeze(y, axis=0) if name == "squeeze" else getattr(library.ops, name)(x)
         ).shape
 
-    expected = {"det": (), "squeeze": (1,), "concatenate": (None,)}
+    expected = {"det": (), "fft": (None, None), "squeeze": (1,), "concatenate": (None,)}
     assert shape(fk) == expected.get(name, (20, 20))
     with keras_rules(), pytest.raises(ValueError):
         shape(keras)
@@ -337,3 +339,14 @@ def test_boxes_of_a_batch_have_a_batch_axis():
     }
     with pytest.raises(ValueError, match=r"without b for one image, received boxes of shape"):
         layers.RandomBrightness(0.1)(data)
+
+
+def test_callbacks_belong_to_fit():
+    trainer, x = fk.Trainer("sgd", "mse"), np.ones((2, 1), "float32")
+    run = trainer.init(fk.Sequential([fk.Input((1,)), layers.Identity()]), KEY)
+    for call in (
+        lambda: trainer.evaluate(run, x, x, callbacks=[]),
+        lambda: trainer.predict(run, x, callbacks=[]),
+    ):
+        with pytest.raises(TypeError, match="only `trainer.fit` calls callbacks"):
+            call()
