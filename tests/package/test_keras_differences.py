@@ -350,3 +350,35 @@ def test_callbacks_belong_to_fit():
     ):
         with pytest.raises(TypeError, match="only `trainer.fit` calls callbacks"):
             call()
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("upper", [False, True])
+def test_cholesky_factors_may_have_a_batch_axis(count, upper):
+    random = RNG.normal(size=(count, 3, 3)).astype("float32")
+    matrices = random @ np.swapaxes(random, 1, 2) + np.eye(3, dtype="float32")
+    factors = np.linalg.cholesky(matrices)
+    factors = np.swapaxes(factors, 1, 2) if upper else factors
+    inverses = ops.cholesky_inverse(factors, upper=upper)
+    np.testing.assert_allclose(inverses, np.linalg.inv(matrices), rtol=1e-3, atol=1e-5)
+    assert ops.cholesky_inverse(fk.Input((3, 3))).shape == (None, 3, 3)
+
+
+DTYPES = {
+    "bitwise_and": lambda library, x: library.ops.bitwise_and(x, x),
+    "gcd": lambda library, x: library.ops.gcd(x, x),
+    "take": lambda library, x: library.ops.take(x, x),
+    "scatter": lambda library, x: library.ops.scatter(x, x, (4, 4)),
+    "in_top_k": lambda library, x: library.ops.in_top_k(library.Input(batch_shape=(3,)), x, 1),
+    "einsum": lambda library, x: library.ops.einsum(
+        "ij,ik->jk", x, library.Input(batch_shape=(2, 3))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_calls_that_always_fail_are_an_error_when_recorded(name):
+    with pytest.raises((TypeError, ValueError)):
+        DTYPES[name](fk, fk.Input(batch_shape=(3, 2)))
+    with keras_rules():
+        DTYPES[name](keras, keras.Input(batch_shape=(3, 2)))
