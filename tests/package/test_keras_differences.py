@@ -382,3 +382,10 @@ def test_calls_that_always_fail_are_an_error_when_recorded(name):
         DTYPES[name](fk, fk.Input(batch_shape=(3, 2)))
     with keras_rules():
         DTYPES[name](keras, keras.Input(batch_shape=(3, 2)))
+
+
+def test_the_dtype_int_has_the_warning_of_jax():
+    with pytest.warns(UserWarning, match="Explicitly requested dtype"):
+        assert ops.arange(3, dtype="int").dtype == "int32"
+    with keras_rules():
+        assert keras.ops.arange(3, dtype="int").dtype == "int32"
