@@ -22,6 +22,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.private_jax import share_mlir_contexts
 
+# imports and items stay alive, and tracing makes many short-lived objects: collect rarely
+gc.set_threshold(200_000, 20, 50)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 share_mlir_contexts()
@@ -102,7 +104,6 @@ def _class_of(item, options):
 
 def pytest_collection_finish(session):
     gc.freeze()  # imported modules stay alive: collections can skip them
-    gc.set_threshold(200_000, 20, 50)  # tracing makes many short-lived objects: collect rarely
 
 
 class ByPrograms(LoadScopeScheduling):
