@@ -4,6 +4,7 @@ import argparse
 import gc
 import os
 import random
+import re
 import signal
 import zlib
 
@@ -22,6 +23,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.private_jax import share_mlir_contexts
 
+# imports and items stay alive, and tracing makes many short-lived objects: collect rarely
+gc.set_threshold(200_000, 20, 50)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 share_mlir_contexts()
@@ -74,8 +77,8 @@ def _others_of_products(items):
     """Returns the cases of products that the default suite leaves to the exhaustive tests.
 
     `one_in(n)` runs one case in `n` of a parametrized test. `one_a_class` runs one row of the layer
-    table for each class, or for each family: the classes of one private base, such as `Conv1D`
-    and `Conv2D`. The name of the test determines which row, so that tests differ in their rows;
+    table for each class, or for each family: the classes of all ranks, such as `Conv1D` and
+    `Conv2D`. The name of the test determines which row, so that tests differ in their rows;
     `first` takes the first row.
     """
     groups, others = {}, []
@@ -95,14 +98,12 @@ def _others_of_products(items):
 
 
 def _class_of(item, options):
-    cls = type(item.callspec.params["case"].layer)
-    base = cls.__mro__[1]
-    return base if options.get("family") and base.__name__.startswith("_") else cls
+    name = type(item.callspec.params["case"].layer).__name__
+    return re.sub("[123]D", "", name) if options.get("family") else name
 
 
 def pytest_collection_finish(session):
     gc.freeze()  # imported modules stay alive: collections can skip them
-    gc.set_threshold(200_000, 20, 50)  # tracing makes many short-lived objects: collect rarely
 
 
 class ByPrograms(LoadScopeScheduling):

@@ -4,6 +4,7 @@ To test a new layer, add a row to one of the modules in this folder.
 """
 
 import dataclasses
+import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
@@ -41,7 +42,7 @@ class Case:
     tolerance: float = 1e-5
     exhaustive: bool = False
 
-    @property
+    @functools.cached_property
     def id(self) -> str:
         text = repr(self.layer)
         extras = [field for field in ("mask", "training") if getattr(self, field)]

@@ -141,7 +141,7 @@ class Applied(samplers.Sampler):
 MODEL = language_models.bigram()
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "make", [lambda s: s, lambda s: [s], lambda s: samplers.Chain(s, samplers.Beam(2))]
 )
@@ -161,11 +161,13 @@ def test_sampler_of_a_user_that_returns_no_logits_is_an_error(make, function, re
         fk.generate(MODEL, None, [[1]], jax.random.key(0), 2, make(Applied(function)))
 
 
+@pytest.mark.exhaustive
 def test_logits_of_another_float_dtype_are_cast():
     sampler = samplers.Chain(Applied(lambda logits: logits.astype("bfloat16")), samplers.Greedy())
     assert fk.generate(MODEL, None, [[1]], None, 2, sampler).tokens.shape == (1, 2)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("value", [[0.0] * 11, np.zeros(11), {}])
 def test_fields_without_a_hash_are_errors(value):
     with pytest.raises(

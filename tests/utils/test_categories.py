@@ -42,6 +42,7 @@ def test_jax_arrays_give_jax_arrays():
         jax.jit(fk.utils.to_categorical)(jnp.asarray([0, 2]))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("x", "count", "message"),
     [

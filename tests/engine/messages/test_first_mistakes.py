@@ -42,6 +42,7 @@ def unpacked():
     return y, updates
 
 
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     ("mistake", "words"),
     [
