@@ -12,7 +12,7 @@ import safetensors.numpy
 
 import fkeras as fk
 from fkeras import transforms
-from fkeras.saving.containers.limits import Limits
+from fkeras.host.containers.limits import Limits
 from fkeras.saving.weights.safetensors import open_table, write
 from tests.support.paths import ROOT
 

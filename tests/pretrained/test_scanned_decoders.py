@@ -7,8 +7,8 @@ import pytest
 import fkeras as fk
 from fkeras import transforms
 from fkeras.engine.graph.repeats import Repeat
+from fkeras.host.containers.limits import Limits
 from fkeras.pretrained import GemmaConfig, LlamaConfig, build
-from fkeras.saving.containers.limits import Limits
 from fkeras.saving.weights.safetensors import open_table
 
 KEY = jax.random.key(0)

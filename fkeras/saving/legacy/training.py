@@ -10,10 +10,10 @@ import numpy as np
 
 from fkeras.engine import trainable_weights
 from fkeras.engine.config.custom_objects import CustomObjects
+from fkeras.host.containers.errors import FileError, reading
+from fkeras.host.containers.hdf5 import Store
+from fkeras.host.containers.limits import Limits
 from fkeras.optimizers import Optimizer
-from fkeras.saving.containers.errors import FileError, reading
-from fkeras.saving.containers.hdf5 import Store
-from fkeras.saving.containers.limits import Limits
 from fkeras.saving.legacy.opening import document, load
 from fkeras.saving.legacy.trained.compiled import trainer_of
 from fkeras.saving.legacy.weights.order import Orders, listed, ordered, trained

@@ -20,11 +20,11 @@ from typing import BinaryIO
 import ml_dtypes
 import numpy as np
 
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.file_type import open_regular
-from fkeras.saving.containers.limits import Limits, check_limit
-from fkeras.saving.containers.mapped_file import map_file
-from fkeras.saving.containers.strict_json import ParsedJson, check, field, parse
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.file_type import open_regular
+from fkeras.host.containers.limits import Limits, check_limit
+from fkeras.host.containers.mapped_file import map_file
+from fkeras.host.containers.strict_json import ParsedJson, check, field, parse
 from fkeras.saving.weights.weight_source import Stored
 
 _TABLE = "the table"

@@ -20,12 +20,12 @@ import numpy as np
 
 from fkeras.atomic_files import npz
 from fkeras.engine import Layer
-from fkeras.saving.containers import file_type
-from fkeras.saving.containers.archive import Archive, open_archive
-from fkeras.saving.containers.errors import FileError, reading
-from fkeras.saving.containers.hdf5 import Store, open_store
-from fkeras.saving.containers.limits import Limits, check_limit
-from fkeras.saving.containers.strict_json import check, field, parse
+from fkeras.host.containers import file_type
+from fkeras.host.containers.archive import Archive, open_archive
+from fkeras.host.containers.errors import FileError, reading
+from fkeras.host.containers.hdf5 import Store, open_store
+from fkeras.host.containers.limits import Limits, check_limit
+from fkeras.host.containers.strict_json import check, field, parse
 from fkeras.saving.weights import safetensors
 from fkeras.saving.weights.filling import noted_groups, stored_arrays, stored_groups
 from fkeras.saving.weights.old_layouts import OLD_LAYERS, path_in

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from jax.typing import DTypeLike
 
-from fkeras.saving.containers.hdf5 import Store
+from fkeras.host.containers.hdf5 import Store
 from fkeras.saving.weights.weight_paths import BY_CLASS, Groups, Place
 
 # kinds of dtypes: an array is cast within its kind only; real floats also to complex numbers

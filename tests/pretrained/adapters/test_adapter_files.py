@@ -14,7 +14,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers, transforms
 from fkeras.engine import FrozenDict
-from fkeras.saving.containers.errors import FileError
+from fkeras.host.containers.errors import FileError
 from fkeras.transforms import IA3, Bottleneck, DoRA, LoRA
 from tests.support.quick_cases import quick_cases
 

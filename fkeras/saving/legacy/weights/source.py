@@ -10,7 +10,7 @@ import numpy as np
 
 from fkeras.engine import Network
 from fkeras.engine.tree.array_list import weights_by_path
-from fkeras.saving.containers.hdf5 import Store
+from fkeras.host.containers.hdf5 import Store
 from fkeras.saving.legacy.calls.graphs import safe_name
 from fkeras.saving.legacy.weights.order import Unit, listed, state_of
 from fkeras.saving.legacy.weights.weights import (

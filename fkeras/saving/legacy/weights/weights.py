@@ -18,8 +18,8 @@ from fkeras.engine import Layer, Network
 from fkeras.engine.tree.array_list import weights_by_path
 from fkeras.engine.tree.skeleton import skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
+from fkeras.host.containers.hdf5 import Store
 from fkeras.layers import Discretization
-from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.legacy.calls.graphs import safe_name
 from fkeras.saving.legacy.weights import arrays
 from fkeras.saving.legacy.weights.order import Orders, Unit, listed, ordered, state_of
