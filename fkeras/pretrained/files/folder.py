@@ -11,10 +11,10 @@ from fkeras.engine import FrozenDict
 from fkeras.host.containers.errors import FileError
 from fkeras.host.containers.file_type import LENGTH, describe, open_regular
 from fkeras.host.containers.limits import Limits
+from fkeras.host.containers.safetensors import is_safetensors, read_table
+from fkeras.host.containers.stored import Stored
 from fkeras.host.containers.strict_json import check, field, parse
 from fkeras.pretrained.tables.layout import FileLayout, Layout
-from fkeras.saving.weights.safetensors import is_safetensors, read_table
-from fkeras.saving.weights.weight_source import Stored
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"

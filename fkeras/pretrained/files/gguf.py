@@ -20,8 +20,8 @@ from fkeras.host.containers.errors import FileError
 from fkeras.host.containers.file_type import open_regular
 from fkeras.host.containers.limits import Limits, check_limit
 from fkeras.host.containers.mapped_file import map_file
+from fkeras.host.containers.stored import Stored
 from fkeras.pretrained.files import gguf_blocks
-from fkeras.saving.weights.weight_source import Stored
 
 MAGIC = b"GGUF"
 _STRING, _ARRAY = 8, 9

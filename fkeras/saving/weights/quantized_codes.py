@@ -23,6 +23,7 @@ from fkeras.engine import Layer, Network, replace_layers
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.host.containers.errors import FileError
 from fkeras.host.containers.hdf5 import Store
+from fkeras.host.containers.stored import Stored, unread
 from fkeras.layers.attention.projected import PROJECTIONS, ProjectedAttention
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.base import Quantized
@@ -39,7 +40,6 @@ from fkeras.quantizers import (
     unpack_int4,
 )
 from fkeras.saving.weights.weight_paths import Groups, places, walk_groups
-from fkeras.saving.weights.weight_source import Stored, unread
 
 # arrays after kernel and bias, in Keras's order: of integer codes, or of float8 training
 _CODES = ("kernel_scale", "kernel_zero", "g_idx")

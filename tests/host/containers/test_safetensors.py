@@ -8,7 +8,7 @@ import pytest
 import safetensors.numpy
 
 import fkeras as fk
-from fkeras.saving.weights.safetensors import in_order, open_table, read_table, write, write_stream
+from fkeras.host.containers.safetensors import in_order, open_table, read_table, write, write_stream
 
 DTYPES = (
     *("float64", "float32", "float16", "int64", "int32", "int16", "int8"),

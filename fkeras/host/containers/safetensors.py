@@ -24,8 +24,8 @@ from fkeras.host.containers.errors import FileError
 from fkeras.host.containers.file_type import open_regular
 from fkeras.host.containers.limits import Limits, check_limit
 from fkeras.host.containers.mapped_file import map_file
+from fkeras.host.containers.stored import Stored
 from fkeras.host.containers.strict_json import ParsedJson, check, field, parse
-from fkeras.saving.weights.weight_source import Stored
 
 _TABLE = "the table"
 _DTYPES = (
