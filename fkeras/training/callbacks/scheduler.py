@@ -73,13 +73,13 @@ class LearningRateScheduler(Callback):
 
 
 def _takes_rate(schedule: Callable[..., Any]) -> bool:
-    try:
-        inspect.signature(schedule).bind(0, 0.0)
-    except TypeError:
-        return False
-    except ValueError:  # a function written in C may have no signature
-        pass
-    return True
+    """Returns whether a schedule takes more than the epoch; True for functions written in C."""
+    function = getattr(schedule, "__func__", schedule)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return True
+    bound = function is not schedule
+    return code.co_argcount - bound != 1 or bool(code.co_flags & inspect.CO_VARARGS)
 
 
 def _number(value: object, epoch: int) -> float:

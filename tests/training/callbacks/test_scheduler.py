@@ -43,11 +43,18 @@ def test_learning_rate_scheduler():
 
 
 def test_a_schedule_may_take_the_epoch_alone():
+    class Table:
+        def rate(self, epoch):
+            return 0.5 / (epoch + 1)
+
+        def relative(self, epoch, lr):
+            return lr / 2
+
     rates = [
         LearningRateScheduler(schedule).on_epoch_begin(3, RUN).opt_state.learning_rate
-        for schedule in (lambda epoch: 0.5 / (epoch + 1), math.sqrt)
+        for schedule in (lambda epoch: 0.125, Table().rate, Table().relative, lambda *a: a[1] / 2)
     ]
-    np.testing.assert_allclose(rates, [0.125, math.sqrt(3)], rtol=1e-6)
+    np.testing.assert_allclose(rates, [0.125, 0.125, 0.05, 0.05], rtol=1e-6)
 
 
 @pytest.mark.parametrize("value", [None, "0.1", math.nan, -1.0, [0.1], print], ids=str)
