@@ -394,3 +394,16 @@ def test_the_dtype_int_has_the_warning_of_jax():
         assert ops.arange(3, dtype="int").dtype == "int32"
     with keras_rules():
         assert keras.ops.arange(3, dtype="int").dtype == "int32"
+
+
+def test_a_function_as_learning_rate_takes_the_step():
+    weights = {"w": np.ones(1, "float32")}
+    for rate, error in ((lambda step: 0.5, None), (lambda: 0.5, TypeError)):
+        if error is not None:
+            with pytest.raises(error, match="argument"):
+                transformation = fk.optimizers.SGD(rate).transformation()
+                transformation.update(weights, transformation.init(weights), weights)
+            continue
+        transformation = fk.optimizers.SGD(rate).transformation()
+        changes, _ = transformation.update(weights, transformation.init(weights), weights)
+        assert changes["w"] == -0.5

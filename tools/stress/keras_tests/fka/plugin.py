@@ -1,0 +1,56 @@
+"""Plugin of pytest: a limit on the time of each test, and a line of JSON for its result."""
+
+import json
+import os
+import re
+import signal
+
+import pytest
+
+from fka import names
+
+# TensorFlow is missing, or calls a layer inside a graph of its own
+_TENSORFLOW = re.compile("No module named 'tensorflow|requires the tensorflow module|in user code:")
+
+
+def pytest_configure(config):
+    for marker in ("requires_trainable_backend", "multi_device", "skip_if"):
+        config.addinivalue_line("markers", marker)
+
+
+def _expired(*_):
+    raise TimeoutError("the test takes too long")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    signal.signal(signal.SIGALRM, _expired)
+    signal.alarm(int(os.environ["FKA_SECONDS"]))
+    names.USES.clear()
+    yield
+    signal.alarm(0)
+
+
+def _write(**entry):
+    with open(os.environ["FKA_RESULTS"], "a") as results:
+        results.write(json.dumps(entry) + "\n")
+
+
+def pytest_collectreport(report):
+    if not report.passed:
+        error = str(report.longrepr).splitlines()[-1][:600]
+        outcome = "skipped" if _TENSORFLOW.search(error) else report.outcome
+        _write(file=report.nodeid, test="collection", outcome=outcome, error=error)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if report.when == "teardown" or (report.when == "setup" and report.passed):
+        return
+    file, _, test = item.nodeid.partition("::")
+    error = "" if call.excinfo is None else f"{call.excinfo.type.__name__}: {call.excinfo.value}"
+    outcome = report.outcome if names.USES or not report.passed else "unjudged"
+    if _TENSORFLOW.search(error):
+        outcome = "skipped"
+    _write(file=file, test=test, outcome=outcome, error=error[:600])
