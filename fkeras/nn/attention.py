@@ -56,8 +56,9 @@ def attend(
     # divide after the sum over keys: the result is the smallest array
     total = jnp.squeeze(parts.total, tuple(range(-len(axes), 0)))
     order = tuple(scores.index(letter) for letter in queries[:-1])
-    # `divide` avoids the square of a small total in the gradient, which would underflow to 0
-    y = divide(y, jnp.transpose(total, order)[..., None]).astype(value.dtype)
+    # A product: XLA's TPU compiler would compute the quotients of the gradient again for each tile of the
+    # next product. Sums are at least 1, the exponential of the largest entry, so no square underflows.
+    y = (y * (1 / jnp.transpose(total, order)[..., None])).astype(value.dtype)
     return jnp.reshape(y, (*query.shape[:-1], value.shape[-1])) if parts.grouped else y
 
 

@@ -212,7 +212,8 @@ def slice(
                [6, 7, 8]], dtype=int32)
     """
     inputs = jnp.asarray(inputs)
-    starts = [*zip(shape, inputs.shape, start_indices, strict=False)]
+    _check_ranks("slice", inputs, start_indices, shape)
+    starts = [*zip(shape, inputs.shape, start_indices, strict=True)]
     if any(size == -1 and isinstance(start, Tracer) for size, _, start in starts):
         raise ValueError(
             "fk.ops.slice: shape: -1 extends to the end of an axis, so the size of the block depends "
@@ -241,16 +242,27 @@ def slice_update(
         Array([0., 1., 1., 0.], dtype=float32)
     """
     inputs, updates = jnp.asarray(inputs), jnp.asarray(updates)
+    _check_ranks("slice_update", inputs, start_indices, updates.shape)
     _check_block("slice_update", inputs, start_indices, updates.shape)
     return jax.lax.dynamic_update_slice(inputs, updates, start_indices)
+
+
+def _check_ranks(
+    name: str, x: jax.Array, starts: Sequence[Number] | jax.Array, sizes: Sequence[Any]
+) -> None:
+    if not len(starts) == len(sizes) == x.ndim:
+        raise ValueError(
+            f"fk.ops.{name}: expected a start index and a size for each of the {x.ndim} axes, "
+            f"received {len(starts)} start indices and {len(sizes)} sizes. Give 0 and the size of "
+            "the axis for an axis that stays whole."
+        )
 
 
 def _check_block(
     name: str, x: jax.Array, starts: Sequence[Number] | jax.Array, sizes: Sequence[Any]
 ) -> None:
     """Rejects a block that leaves the array: JAX would move the block inside."""
-    # JAX rejects different numbers of starts and sizes
-    for axis, (start, size) in enumerate(zip(starts, sizes, strict=False)):
+    for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
         if isinstance(size, int):
             check_constant_indices(name, x, start, axis, size)
 

@@ -94,7 +94,7 @@ def cholesky_inverse(x: TensorLike, upper: bool = False) -> jax.Array:
     """
     x = _square("cholesky_inverse", x)
     # solve against the identity, then multiply by the transpose: inv(L.T) @ inv(L)
-    half = _triangular(x, jnp.eye(x.shape[-1], dtype=x.dtype), not upper)
+    half = _triangular(x, jnp.broadcast_to(jnp.eye(x.shape[-1], dtype=x.dtype), x.shape), not upper)
     transposed = jnp.swapaxes(half, -1, -2)
     return half @ transposed if upper else transposed @ half
 

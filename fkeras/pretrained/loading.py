@@ -24,18 +24,18 @@ from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.host.containers.errors import FileError, reading
+from fkeras.host.containers.limits import Limits
+from fkeras.host.containers.stored import Stored
+from fkeras.host.processes.arrays import put
 from fkeras.pretrained.opening import Source, open_source
 from fkeras.pretrained.tables.config import Config
 from fkeras.pretrained.tables.dtypes import layer_policies
 from fkeras.pretrained.tables.layout import Layout
 from fkeras.pretrained.tables.names import Match
 from fkeras.pretrained.texts.tokenizer import Tokenizer
-from fkeras.saving.containers.errors import FileError, reading
-from fkeras.saving.containers.limits import Limits
 from fkeras.saving.weights.filling import abstract_build
 from fkeras.saving.weights.placing import as_layout, is_finite, warn_not_finite
-from fkeras.saving.weights.weight_source import Stored
-from fkeras.training.processes.arrays import put
 from fkeras.transforms.casting import with_policies
 
 

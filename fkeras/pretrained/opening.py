@@ -6,6 +6,9 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+from fkeras.host.containers.errors import reading
+from fkeras.host.containers.limits import Limits
+from fkeras.host.containers.stored import Stored
 from fkeras.pretrained.families.table import family_of, family_of_gguf
 from fkeras.pretrained.files.folder import CONFIG, read_beside, read_folder
 from fkeras.pretrained.files.gguf import is_gguf, read_gguf
@@ -15,9 +18,6 @@ from fkeras.pretrained.tables.family import Family
 from fkeras.pretrained.tables.layout import Layout
 from fkeras.pretrained.tables.names import Row
 from fkeras.pretrained.texts.tokenizer import Tokenizer
-from fkeras.saving.containers.errors import reading
-from fkeras.saving.containers.limits import Limits
-from fkeras.saving.weights.weight_source import Stored
 
 
 class Source(NamedTuple):

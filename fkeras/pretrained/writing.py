@@ -20,6 +20,9 @@ from fkeras.engine.migration_hints.arguments import check_path_first, explains_a
 from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
+from fkeras.host.containers.safetensors import dtype_name, in_order, named_dtype, write_stream
+from fkeras.host.processes.gathering import is_spread
+from fkeras.host.processes.writing import write_together
 from fkeras.layers import Dropout
 from fkeras.pretrained.families.table import family_of_config
 from fkeras.pretrained.files.folder import CONFIG, INDEX, WEIGHTS
@@ -29,9 +32,6 @@ from fkeras.pretrained.tables.layout import FileLayout, Layout
 from fkeras.pretrained.tables.names import Match
 from fkeras.pretrained.texts.tokenizer import Tokenizer
 from fkeras.saving.weights.filling import abstract_build
-from fkeras.saving.weights.safetensors import dtype_name, in_order, named_dtype, write_stream
-from fkeras.training.processes.gathering import is_spread
-from fkeras.training.processes.writing import write_together
 
 _SINGLE = np.dtype("float32")
 

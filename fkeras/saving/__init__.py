@@ -7,8 +7,8 @@ to a temporary name and then rename the file, so that a crash leaves the old fil
 """
 
 from fkeras.engine.config.public_names import publish as _publish
-from fkeras.saving.containers.errors import FileError as FileError
-from fkeras.saving.containers.limits import Limits as Limits
+from fkeras.host.containers.errors import FileError as FileError
+from fkeras.host.containers.limits import Limits as Limits
 from fkeras.saving.conversion import from_keras as from_keras
 from fkeras.saving.conversion import to_keras as to_keras
 from fkeras.saving.export.exporting import export as export

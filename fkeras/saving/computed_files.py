@@ -16,7 +16,7 @@ from fkeras.atomic_files.atomic import as_path
 from fkeras.engine.messages.errors import suggest
 from fkeras.engine.messages.optional_packages import missing_package
 from fkeras.engine.values.argument_types import FilePath
-from fkeras.saving.containers.errors import reading
+from fkeras.host.containers.errors import reading
 from fkeras.saving.models import load_model
 
 #: `(path, custom_objects) -> side`: `(model, state)`, or a function of the inputs

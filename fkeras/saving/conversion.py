@@ -18,10 +18,10 @@ from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.keras_objects import is_from_keras
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.values.argument_types import Inputs
+from fkeras.host.containers.errors import FileError
+from fkeras.host.processes.gathering import gathered, is_spread
 from fkeras.layers.adapters.adapted import Adapted
-from fkeras.saving.containers.errors import FileError
 from fkeras.saving.models import load_model, save_model
-from fkeras.training.processes.gathering import gathered, is_spread
 from fkeras.transforms.comparison.checking import require_agreement
 
 # long names of models would exceed the limits of file systems

@@ -14,14 +14,13 @@ import numpy as np
 from fkeras.atomic_files import npz
 from fkeras.atomic_files.atomic import replacing
 from fkeras.engine import Layer
+from fkeras.host.containers import file_type, safetensors
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.hdf5 import Store, new_store, open_store
+from fkeras.host.containers.limits import Limits
 from fkeras.saving import legacy
-from fkeras.saving.containers import file_type
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.hdf5 import Store, new_store, open_store
-from fkeras.saving.containers.limits import Limits
 from fkeras.saving.keras import keras_file
 from fkeras.saving.keras.training import read_training
-from fkeras.saving.weights import safetensors
 from fkeras.saving.weights.placing import Layout
 from fkeras.saving.weights.weight_paths import Place, places
 from fkeras.saving.weights.weight_reading import (

@@ -15,15 +15,15 @@ from fkeras.engine.migration_hints.arguments import check_path_first, explains_a
 from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
 from fkeras.engine.values.argument_types import Inputs
-from fkeras.saving.containers.limits import Limits
+from fkeras.host.containers.limits import Limits
+from fkeras.host.processes.gathering import is_spread
+from fkeras.host.processes.writing import write_together
 from fkeras.saving.formats import model_format
 from fkeras.saving.keras import keras_file
 from fkeras.saving.keras.mask_warnings import warn_of_masks
 from fkeras.saving.trained.compile_config import compiled_parts
 from fkeras.saving.weights.placing import as_layout
 from fkeras.training import Trainer, TrainState
-from fkeras.training.processes.gathering import is_spread
-from fkeras.training.processes.writing import write_together
 from fkeras.transforms.comparison.checking import require_agreement
 
 

@@ -26,10 +26,10 @@ from fkeras.engine.tree.skeleton import Skeleton, skeleton_of
 from fkeras.engine.tree.sublayers import replace_children, sublayers
 from fkeras.engine.values.argument_types import FilePath
 from fkeras.engine.values.frozen import FrozenDict
-from fkeras.saving.containers.archive import Archive, open_archive, write_archive
-from fkeras.saving.containers.errors import FileError, reading
-from fkeras.saving.containers.limits import Limits
-from fkeras.saving.containers.strict_json import check, field, parse
+from fkeras.host.containers.archive import Archive, open_archive, write_archive
+from fkeras.host.containers.errors import FileError, reading
+from fkeras.host.containers.limits import Limits
+from fkeras.host.containers.strict_json import check, field, parse
 from fkeras.saving.weights.filling import abstract_build
 from fkeras.transforms.comparison.differences import Difference, listed
 from fkeras.transforms.comparison.fingerprinting import fingerprint_of

@@ -19,18 +19,19 @@ from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
-from fkeras.saving.containers.errors import FileError, reading
-from fkeras.saving.containers.hdf5 import Store
-from fkeras.saving.containers.limits import Limits
+from fkeras.host.containers.errors import FileError, reading
+from fkeras.host.containers.hdf5 import Store
+from fkeras.host.containers.limits import Limits
+from fkeras.host.containers.stored import Stored, fits
+from fkeras.host.processes.gathering import is_spread
+from fkeras.host.processes.writing import write_together
 from fkeras.saving.formats import WRITERS, weight_format
 from fkeras.saving.legacy import legacy_source
 from fkeras.saving.weights.filling import abstract_build
 from fkeras.saving.weights.placing import Key, Transfer, as_layout, with_arrays
 from fkeras.saving.weights.weight_paths import Place, copied_groups, places, with_copies
 from fkeras.saving.weights.weight_reading import Skips
-from fkeras.saving.weights.weight_source import Source, Stored, fits
-from fkeras.training.processes.gathering import is_spread
-from fkeras.training.processes.writing import write_together
+from fkeras.saving.weights.weight_source import Source
 
 Model = TypeVar("Model", bound=Layer)
 

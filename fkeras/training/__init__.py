@@ -1,6 +1,7 @@
 """Training: the static `Trainer`, the pytree `TrainState`, callbacks and checkpoints."""
 
 from fkeras.engine.config.public_names import publish as _publish
+from fkeras.host.processes.service import ProcessError as ProcessError
 from fkeras.training import callbacks as callbacks
 from fkeras.training import population as population
 from fkeras.training.callbacks import Callback as Callback
@@ -14,7 +15,6 @@ from fkeras.training.nonfinite.nan_report import Finding as Finding
 from fkeras.training.nonfinite.recovery import NonFiniteError as NonFiniteError
 from fkeras.training.population import Population as Population
 from fkeras.training.population import populate as populate
-from fkeras.training.processes.service import ProcessError as ProcessError
 from fkeras.training.records.history import Fitted as Fitted
 from fkeras.training.records.history import History as History
 from fkeras.training.records.progress import Progress as Progress

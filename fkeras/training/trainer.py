@@ -20,13 +20,13 @@ from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.overrides import check_trainer_methods
 from fkeras.engine.values.argument_types import Arrays, Data, FilePath
+from fkeras.host.processes.calls import together
 from fkeras.training import callbacks as hooks
 from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.inputs import arguments, checks, fields, sources
 from fkeras.training.loop import batch_loops, fitting, predicting, pure, starting
 from fkeras.training.loop.agreement import compare_call
 from fkeras.training.loop.rescue import Allowed, Rescue
-from fkeras.training.processes.calls import together
 from fkeras.training.records.history import Fitted
 from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import M, TrainState

@@ -403,3 +403,14 @@ def test_scale_and_translate_keeps_axes_without_a_size():
     np.testing.assert_array_equal(fk.Model(x, y)(image), expected)
     with pytest.raises(ValueError, match="expected 4 sizes, one for each axis"):
         ops.image.scale_and_translate(image, (5, 5), *options)
+
+
+@pytest.mark.parametrize(
+    ("start", "shape"), [((1, 1), (2, 2, 2)), ((1, 1, 1), (2, 2)), ((1,), (2,))]
+)
+def test_blocks_have_a_start_and_a_size_for_each_axis(start, shape):
+    for x in (fk.Input(batch_shape=(3, 3)), np.ones((3, 3), "float32")):
+        with pytest.raises(ValueError, match=r"slice: expected a start .* of the 2 axes, received"):
+            ops.slice(x, start, shape)
+        with pytest.raises(ValueError, match=r"slice_update: expected a start .* of the 2 axes"):
+            ops.slice_update(x, start, np.ones(shape, "float32"))

@@ -1,5 +1,7 @@
 """Deliberate differences from Keras of single layers and operations, beside Keras."""
 
+import collections
+
 import jax
 import numpy as np
 import pytest
@@ -141,6 +143,24 @@ def test_unknown_sizes_that_keras_refuses_are_inferred():
         shapes(keras)
 
 
+@pytest.mark.parametrize("name", ["cholesky", "det", "inv", "fft", "squeeze", "concatenate"])
+def test_an_unknown_axis_may_be_the_axis_that_keras_refuses(name):
+    def shape(library):
+        x, y = (library.Input(batch_shape=(None, n)) for n in (20, 1))
+        if name == "concatenate":
+            return library.ops.concatenate([x, y], axis=None).shape
+        if name == "fft":
+            return library.ops.fft((library.Input((None,)),) * 2)[0].shape
+        return (
+            library.ops.squeeze(y, axis=0) if name == "squeeze" else getattr(library.ops, name)(x)
+        ).shape
+
+    expected = {"det": (), "fft": (None, None), "squeeze": (1,), "concatenate": (None,)}
+    assert shape(fk) == expected.get(name, (20, 20))
+    with keras_rules(), pytest.raises(ValueError):
+        shape(keras)
+
+
 SIZES = {
     "nonzero": lambda library, x, n: library.ops.nonzero(x)[0],
     "unique": lambda library, x, n: library.ops.unique(x),
@@ -160,6 +180,17 @@ def test_sizes_that_depend_on_numbers_are_an_error_when_recorded(name):
         shape(fk)
     with keras_rules():
         assert shape(keras)  # recorded, for `where` with a shape that no result has
+
+
+def test_segments_have_a_known_number_when_recorded():
+    def shape(library):
+        ids = library.Input(batch_shape=(4,), dtype="int32")
+        return library.ops.segment_sum(library.Input(batch_shape=(4, 2)), ids).shape
+
+    with pytest.raises(ValueError, match="segment_sum: expected num_segments, received None"):
+        shape(fk)
+    with keras_rules():
+        assert shape(keras) == (None, 2)
 
 
 def test_a_lambda_has_the_shape_of_its_result():
@@ -225,3 +256,141 @@ def test_a_softmax_over_one_class_is_reported_once():
         _ = trainer.init(model, KEY)
     with keras_rules(), pytest.warns(UserWarning, match="softmax over axis"):
         keras.ops.softmax(np.ones((2, 1), "float32"))
+
+
+def test_a_trainer_needs_a_model_with_inputs():
+    with pytest.raises(TypeError, match=r"expected a model with known inputs.*fk.Input"):
+        fk.Trainer("sgd", "mse").init(fk.Sequential([layers.Dense(2)]), KEY)
+
+
+def test_a_named_tuple_is_no_output_of_a_model():
+    outputs = collections.namedtuple("Pair", ["a", "b"])(fk.Input((2,)), fk.Input((2,)))
+    with pytest.raises(TypeError, match="expected symbolic tensors as outputs, received Pair"):
+        fk.Model([*outputs], outputs)
+
+
+def test_an_output_without_a_loss_has_the_target_none():
+    x = fk.Input((2,))
+    y = layers.Dense(1, kernel_initializer="ones")(x)
+    trainer = fk.Trainer("sgd", ["mse", None])
+    run = trainer.init(fk.Model(x, [y, y]), KEY)
+    inputs, target = np.ones((3, 2), "float32"), np.zeros((3, 1), "float32")
+    assert trainer.evaluate(run, inputs, [target, None], verbose=0) == {"loss": 4.0}
+    with pytest.raises(fk.FKerasError, match="expected 2 arrays .*received one"):
+        trainer.evaluate(run, inputs, target, verbose=0)
+
+
+def test_an_output_has_one_loss():
+    x = fk.Input((2,))
+    model = fk.Model(x, [layers.Identity()(x), layers.Identity()(x)])
+    inputs, targets = np.ones((3, 2), "float32"), [np.zeros((3, 2), "float32")] * 2
+    trainer = fk.Trainer("sgd", ["mse", ["mae"]])
+    assert trainer.evaluate(trainer.init(model, KEY), inputs, targets, verbose=0)["loss"] == 2.0
+    with pytest.raises(TypeError, match="for the loss, received .MeanSquaredError.*MeanAbsolute"):
+        fk.Trainer("sgd", ["mse", ["mse", "mae"]]).init(model, KEY)
+
+
+def test_weights_of_another_half_precision_are_not_cast(tmp_path):
+    models = [
+        fk.Sequential([fk.Input((2,)), layers.Dense(1, dtype=dtype)]).build(KEY)
+        for dtype in ("bfloat16", "float16", "float32")
+    ]
+    fk.save_weights(tmp_path / "m.weights.h5", models[0], {})
+    with pytest.raises(fk.FileError, match=r"dense/kernel float16 \(file: bfloat16\)"):
+        fk.load_weights(tmp_path / "m.weights.h5", models[1], {})
+    model, _ = fk.load_weights(tmp_path / "m.weights.h5", models[2], {})
+    np.testing.assert_array_equal(model.get_weights()[0], models[0].get_weights()[0])
+
+
+def test_files_of_h5_and_sharded_weights_are_not_written(tmp_path):
+    model = fk.Sequential([fk.Input((2,)), layers.Dense(1)]).build(KEY)
+    with pytest.raises(ValueError, match=r"ends in .keras, received"):
+        fk.save_model(tmp_path / "m.h5", model)
+    with pytest.raises(ValueError, match=r"expected a file .weights.h5, .safetensors or .npz"):
+        fk.save_weights(tmp_path / "m.weights.json", model)
+
+
+def test_sparse_classes_may_be_on_the_first_axis():
+    y_true, y_pred = np.array([[0, 1]]), np.array([[[0.25, 0.5]], [[0.75, 0.5]]], "float32")
+    loss = fk.losses.SparseCategoricalCrossentropy(axis=0)(y_true, y_pred)
+    np.testing.assert_allclose(loss, -np.log([0.25, 0.5]).mean(), rtol=1e-6)
+    with keras_rules(), pytest.raises(ValueError, match="must have the same shape"):
+        keras.losses.SparseCategoricalCrossentropy(axis=0)(y_true, y_pred)
+
+
+def test_hashing_takes_a_list_of_one_number_and_a_floating_dtype():
+    ids = np.array([[1], [2]])
+    layer = layers.Hashing(3, salt=[1], dtype="float32")
+    np.testing.assert_array_equal(layer(ids), layers.Hashing(3, salt=1)(ids))
+    assert layer(ids).dtype == "int32"
+
+
+def test_fractional_weights_of_integer_counts_are_an_error():
+    metric, y, weights = fk.metrics.MeanIoU(2), np.array([0, 1]), np.array([0.2, 0.3])
+    with pytest.raises(ValueError, match="expected integer sample weights.*dtype='float32'"):
+        metric.update(metric.init(), y, y, sample_weight=weights)
+
+
+def test_class_numbers_of_another_layout_are_an_error():
+    metric, y_pred = fk.metrics.SparseCategoricalAccuracy(), np.full((1, 2, 3), 1 / 3, "float32")
+    with pytest.raises(ValueError, match=r"class numbers of shape \(1, 2\), received \(2, 1\)"):
+        metric.update(metric.init(), np.array([[0], [0]]), y_pred)
+
+
+def test_boxes_of_a_batch_have_a_batch_axis():
+    data = {
+        "images": np.ones((1, 4, 4, 3), "float32"),
+        "bounding_boxes": {"boxes": np.ones((1, 4), "float32"), "labels": np.ones(1, "int32")},
+    }
+    with pytest.raises(ValueError, match=r"without b for one image, received boxes of shape"):
+        layers.RandomBrightness(0.1)(data)
+
+
+def test_callbacks_belong_to_fit():
+    trainer, x = fk.Trainer("sgd", "mse"), np.ones((2, 1), "float32")
+    run = trainer.init(fk.Sequential([fk.Input((1,)), layers.Identity()]), KEY)
+    for call in (
+        lambda: trainer.evaluate(run, x, x, callbacks=[]),
+        lambda: trainer.predict(run, x, callbacks=[]),
+    ):
+        with pytest.raises(TypeError, match="only `trainer.fit` calls callbacks"):
+            call()
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("upper", [False, True])
+def test_cholesky_factors_may_have_a_batch_axis(count, upper):
+    random = RNG.normal(size=(count, 3, 3)).astype("float32")
+    matrices = random @ np.swapaxes(random, 1, 2) + np.eye(3, dtype="float32")
+    factors = np.linalg.cholesky(matrices)
+    factors = np.swapaxes(factors, 1, 2) if upper else factors
+    inverses = ops.cholesky_inverse(factors, upper=upper)
+    np.testing.assert_allclose(inverses, np.linalg.inv(matrices), rtol=1e-3, atol=1e-5)
+    assert ops.cholesky_inverse(fk.Input((3, 3))).shape == (None, 3, 3)
+
+
+DTYPES = {
+    "bitwise_and": lambda library, x: library.ops.bitwise_and(x, x),
+    "gcd": lambda library, x: library.ops.gcd(x, x),
+    "take": lambda library, x: library.ops.take(x, x),
+    "scatter": lambda library, x: library.ops.scatter(x, x, (4, 4)),
+    "in_top_k": lambda library, x: library.ops.in_top_k(library.Input(batch_shape=(3,)), x, 1),
+    "einsum": lambda library, x: library.ops.einsum(
+        "ij,ik->jk", x, library.Input(batch_shape=(2, 3))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_calls_that_always_fail_are_an_error_when_recorded(name):
+    with pytest.raises((TypeError, ValueError)):
+        DTYPES[name](fk, fk.Input(batch_shape=(3, 2)))
+    with keras_rules():
+        DTYPES[name](keras, keras.Input(batch_shape=(3, 2)))
+
+
+def test_the_dtype_int_has_the_warning_of_jax():
+    with pytest.warns(UserWarning, match="Explicitly requested dtype"):
+        assert ops.arange(3, dtype="int").dtype == "int32"
+    with keras_rules():
+        assert keras.ops.arange(3, dtype="int").dtype == "int32"

@@ -12,8 +12,8 @@ import safetensors.numpy
 
 import fkeras as fk
 from fkeras import transforms
-from fkeras.saving.containers.limits import Limits
-from fkeras.saving.weights.safetensors import open_table, write
+from fkeras.host.containers.limits import Limits
+from fkeras.host.containers.safetensors import open_table, write
 from tests.support.paths import ROOT
 
 DATA = ROOT / "tests/pretrained/data"

@@ -7,9 +7,9 @@ import pytest
 import fkeras as fk
 from fkeras import transforms
 from fkeras.engine.graph.repeats import Repeat
+from fkeras.host.containers.limits import Limits
+from fkeras.host.containers.safetensors import open_table
 from fkeras.pretrained import GemmaConfig, LlamaConfig, build
-from fkeras.saving.containers.limits import Limits
-from fkeras.saving.weights.safetensors import open_table
 
 KEY = jax.random.key(0)
 IDS = np.random.default_rng(0).integers(1, 24, (4, 5)).astype("int32")

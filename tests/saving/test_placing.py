@@ -9,7 +9,7 @@ from jax.sharding import PartitionSpec as P
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.saving.containers.errors import FileError
+from fkeras.host.containers.errors import FileError
 from fkeras.saving.weights.placing import Transfer
 from fkeras.training.checkpoint import Checkpoint, open_store, restore
 from tests.support.keras_oracle import keras_rules

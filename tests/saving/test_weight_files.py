@@ -12,7 +12,7 @@ import safetensors.numpy
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.saving.weights.safetensors import write as write_safetensors
+from fkeras.host.containers.safetensors import write as write_safetensors
 from fkeras.training.callbacks import ModelCheckpoint
 from tests.support.keras_oracle import keras, keras_rules
 

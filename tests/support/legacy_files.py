@@ -8,8 +8,8 @@ import zipfile
 import h5py
 import numpy as np
 
+from fkeras.host.containers.hdf5 import open_store
 from fkeras.saving import legacy
-from fkeras.saving.containers.hdf5 import open_store
 from tests.support.paths import DATA
 
 

@@ -1,6 +1,6 @@
 """Runs a function in several processes together, as `jax.distributed` connects them.
 
-    [first, second] = run_processes("tests.training.processes.cases.group:exchange", 2)
+    [first, second] = run_processes("tests.host.processes.cases.group:exchange", 2)
     assert first.get() == second.get()
 
 The function receives the number of its process, and returns a value that pickle can store. A case
@@ -59,7 +59,7 @@ def run_processes(case, count, devices=2, *, arguments=(), timeout=300):
     """Runs a case in several processes and returns their results, in the order of the processes.
 
     Args:
-        case: module and function, such as "tests.training.processes.cases.group:exchange".
+        case: module and function, such as "tests.host.processes.cases.group:exchange".
         count: number of processes; a single process is not distributed.
         devices: number of devices of each process.
         arguments: arguments of the function after the number of the process.

@@ -41,7 +41,7 @@ from tools.ci import layer_values
 
 # of the whole time, up to the end of each part
 SHARES = {"fit": 0.1, "kernels": 0.25, "rows": 0.65, "values": 1.0}
-KERNELS = ("xla", "cudnn")
+KERNELS = ("xla", "cudnn", "blockwise", "splash")
 MASKS = {"none": None, "causal": fk.masks.Causal(), "window": fk.masks.Window(100, both_sides=True)}
 ROUNDS = 7
 

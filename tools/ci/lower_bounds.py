@@ -26,7 +26,7 @@ SAMPLE = (
     "tests/engine/graph/test_graph.py",
     "tests/engine/network/test_network.py",
     "tests/saving/keras/test_keras_file.py",
-    "tests/saving/containers/test_hdf5.py",
+    "tests/host/containers/test_hdf5.py",
     "tests/saving/export/test_exporting.py",
     "tests/saving/onnx/test_onnx.py",
     "tests/training/test_training.py",

@@ -10,7 +10,7 @@ import urllib.request
 from fkeras.atomic_files.atomic import as_path, replacing
 from fkeras.engine.config.converters import boolean, choice
 from fkeras.engine.values.argument_types import FilePath
-from fkeras.saving.containers.errors import FileError
+from fkeras.host.containers.errors import FileError
 
 # the largest file, of CIFAR-10, has 170 MB
 _MAX_BYTES = 1 << 30

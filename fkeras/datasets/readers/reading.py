@@ -17,11 +17,11 @@ from fkeras.atomic_files import npz
 from fkeras.datasets.readers.pickles import PickleError, read_pickle
 from fkeras.datasets.readers.rows import Pair
 from fkeras.engine.messages.errors import describe_value
-from fkeras.saving.containers import strict_json
-from fkeras.saving.containers.archive import open_archive
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.file_type import open_regular
-from fkeras.saving.containers.limits import Limits
+from fkeras.host.containers import strict_json
+from fkeras.host.containers.archive import open_archive
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.file_type import open_regular
+from fkeras.host.containers.limits import Limits
 
 # resource limits: several times the sizes of the largest datasets
 _LIMITS = Limits(member_bytes=1 << 31, members=100)

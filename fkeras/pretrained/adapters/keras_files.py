@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from fkeras.engine.tree.sublayers import sublayers
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.file_type import open_regular
+from fkeras.host.containers.hdf5 import Store, open_store
+from fkeras.host.containers.limits import Limits
 from fkeras.pretrained.adapters.modules import filled
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.file_type import open_regular
-from fkeras.saving.containers.hdf5 import Store, open_store
-from fkeras.saving.containers.limits import Limits
 from fkeras.saving.weights.placing import is_finite, warn_not_finite
 from fkeras.transforms import LoRA
 

@@ -10,12 +10,12 @@ import jax
 import numpy as np
 
 from fkeras.engine import suggest
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.stored import Stored
 from fkeras.layers.adapters.kernels import LOGITS, Kernel, adapted_layers, kernel_of
 from fkeras.pretrained.families.table import family_of_config
 from fkeras.pretrained.tables.config import Config
 from fkeras.pretrained.tables.names import Match, Transpose
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.weights.weight_source import Stored
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fkeras.engine.values.pattern_cost import trials
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.strict_json import check, field
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.strict_json import check, field
 
 # keys without effect on the computation of the adapted model
 _NEUTRAL = (

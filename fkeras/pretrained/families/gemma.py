@@ -10,6 +10,7 @@ from fkeras import layers
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
 from fkeras.engine.config.converters import boolean, choice
 from fkeras.engine.messages.errors import describe_value
+from fkeras.host.containers.stored import Stored
 from fkeras.masks import Causal, Window
 from fkeras.pretrained.blocks import rope
 from fkeras.pretrained.blocks.activation import activation_name
@@ -24,7 +25,6 @@ from fkeras.pretrained.tables.family import Family, GGUFTable
 from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Add, Row, in_blocks
 from fkeras.pretrained.tables.rows import dense_rows
-from fkeras.saving.weights.weight_source import Stored
 
 # tensor names of the norms before and after attention and MLP, by the layer names
 _NORMS = FrozenDict(

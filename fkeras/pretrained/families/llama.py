@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar
 from fkeras import layers
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
 from fkeras.engine.config.converters import boolean, choice, integer, real, several
+from fkeras.host.containers.stored import Stored
 from fkeras.masks import Causal, Window
 from fkeras.pretrained.blocks import rope
 from fkeras.pretrained.blocks.activation import activation_name
@@ -23,7 +24,6 @@ from fkeras.pretrained.tables.family import Family, GGUFTable
 from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import HeadsIn, Row, in_blocks
 from fkeras.pretrained.tables.rows import dense_rows, fused_attention_rows, fused_mlp_rows
-from fkeras.saving.weights.weight_source import Stored
 
 _rotating = several(integer(minimum=0, maximum=1), "a list of 0 and 1", least=0, optional=True)
 _TYPES = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "phi3")

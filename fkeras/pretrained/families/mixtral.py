@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from fkeras import layers
 from fkeras.engine import FrozenDict, KerasTensor, Model, option
 from fkeras.engine.config.converters import boolean, choice, integer, several
+from fkeras.host.containers.stored import Stored
 from fkeras.pretrained.blocks.projections import gated_mlp
 from fkeras.pretrained.families import llama
 from fkeras.pretrained.families.llama import LlamaConfig
@@ -20,7 +21,6 @@ from fkeras.pretrained.tables.family import Family, GGUFTable
 from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Row, Stack, Transpose, in_blocks
 from fkeras.pretrained.tables.rows import dense_rows
-from fkeras.saving.weights.weight_source import Stored
 
 # a table of names has one entry for each expert of each block
 _experts = integer(minimum=1, maximum=1024)

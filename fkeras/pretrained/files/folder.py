@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fkeras.engine import FrozenDict
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.file_type import LENGTH, describe, open_regular
+from fkeras.host.containers.limits import Limits
+from fkeras.host.containers.safetensors import is_safetensors, read_table
+from fkeras.host.containers.stored import Stored
+from fkeras.host.containers.strict_json import check, field, parse
 from fkeras.pretrained.tables.layout import FileLayout, Layout
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.file_type import LENGTH, describe, open_regular
-from fkeras.saving.containers.limits import Limits
-from fkeras.saving.containers.strict_json import check, field, parse
-from fkeras.saving.weights.safetensors import is_safetensors, read_table
-from fkeras.saving.weights.weight_source import Stored
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"

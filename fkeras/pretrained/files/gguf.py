@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.file_type import open_regular
+from fkeras.host.containers.limits import Limits, check_limit
+from fkeras.host.containers.mapped_file import map_file
+from fkeras.host.containers.stored import Stored
 from fkeras.pretrained.files import gguf_blocks
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.file_type import open_regular
-from fkeras.saving.containers.limits import Limits, check_limit
-from fkeras.saving.containers.mapped_file import map_file
-from fkeras.saving.weights.weight_source import Stored
 
 MAGIC = b"GGUF"
 _STRING, _ARRAY = 8, 9

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine import FrozenDict
+from fkeras.host.containers.stored import Stored
 from fkeras.pretrained.files.gguf import value
-from fkeras.saving.weights.weight_source import Stored
 
 _KEYS = (
     ("num_hidden_layers", "block_count", int),

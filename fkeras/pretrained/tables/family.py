@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Generic, TypeVar
 
 from fkeras.engine import Model
+from fkeras.host.containers.stored import Stored
 from fkeras.pretrained.tables.config import Config
 from fkeras.pretrained.tables.names import Row
-from fkeras.saving.weights.weight_source import Stored
 
 C = TypeVar("C", bound=Config)
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.strict_json import parse
 from fkeras.pretrained.vocabularies.tokenizer_parts import ENDS
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.strict_json import parse
 
 # resource limits: factor by which normalizer, decoder or post-processor may lengthen a text, and characters
 # of a word, whose parts WordPiece tries one after the other

@@ -22,6 +22,9 @@ from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.engine.values.annotations import Leaf
 from fkeras.engine.values.frozen import FrozenDict
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.limits import Limits
+from fkeras.host.containers.strict_json import parse
 from fkeras.pretrained.texts.chat import render
 from fkeras.pretrained.texts.control_tokens import encodings_without
 from fkeras.pretrained.texts.delimiters import DelimitedText, free_delimiters
@@ -37,9 +40,6 @@ from fkeras.pretrained.texts.tokenizer_files import (
 from fkeras.pretrained.texts.traced_text import ANSWER, USER, trace
 from fkeras.pretrained.vocabularies.gguf_tokenizer import tokenizer_files
 from fkeras.pretrained.vocabularies.vocabulary_folder import CONFIG, SPECIAL, special_config
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.limits import Limits
-from fkeras.saving.containers.strict_json import parse
 
 
 class Answers(NamedTuple):

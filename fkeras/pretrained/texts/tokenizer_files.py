@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.limits import Limits, check_limit
 from fkeras.pretrained.vocabularies.conversion import tokenizer_json
 from fkeras.pretrained.vocabularies.vocabulary_folder import CONFIG, SPECIAL, VOCABULARIES
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.limits import Limits, check_limit
 
 MODEL = "tokenizer.json"
 TEMPLATE, GENERATION = "chat_template.jinja", "generation_config.json"

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fkeras.engine.messages.errors import describe_value
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.strict_json import field
 from fkeras.pretrained.vocabularies.sentencepiece_file import CONTROL, USER
 from fkeras.pretrained.vocabularies.tokenizer_parts import added_token
 from fkeras.pretrained.vocabularies.vocabulary_folder import (
@@ -15,8 +17,6 @@ from fkeras.pretrained.vocabularies.vocabulary_folder import (
     VocabularyFolder,
     content_of,
 )
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.strict_json import field
 
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
 

@@ -14,6 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.messages.errors import suggest
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.limits import Limits
+from fkeras.host.containers.strict_json import check, field, parse
 from fkeras.pretrained.vocabularies import piece_classes, text_classes
 from fkeras.pretrained.vocabularies.added_tokens import added_tokens
 from fkeras.pretrained.vocabularies.vocabulary_folder import (
@@ -28,9 +31,6 @@ from fkeras.pretrained.vocabularies.vocabulary_folder import (
     VocabularyFolder,
     special_config,
 )
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.limits import Limits
-from fkeras.saving.containers.strict_json import check, field, parse
 
 _END = "<|endoftext|>"
 _BERT = TokenizerClass(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.host.containers.errors import FileError
 from fkeras.pretrained.vocabularies.sentencepiece_file import CONTROL, NORMAL, UNKNOWN, USER
 from fkeras.pretrained.vocabularies.tokenizer_parts import (
     SPACE,
@@ -26,7 +27,6 @@ from fkeras.pretrained.vocabularies.tokenizer_parts import (
     sequence,
     split,
 )
-from fkeras.saving.containers.errors import FileError
 
 _KEY = "tokenizer.ggml."
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.strict_json import field
 from fkeras.pretrained.vocabularies.sentencepiece_file import CONTROL, UNKNOWN, SentencePieces
 from fkeras.pretrained.vocabularies.tokenizer_parts import (
     ENDS,
@@ -16,8 +18,6 @@ from fkeras.pretrained.vocabularies.tokenizer_parts import (
     sequence,
 )
 from fkeras.pretrained.vocabularies.vocabulary_folder import CONFIG, VocabularyFolder
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.strict_json import field
 
 # SigLIP removes the punctuation of ASCII
 _PUNCTUATION = r"[!-/:-@\[-`{-~]"

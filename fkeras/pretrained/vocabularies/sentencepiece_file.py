@@ -13,9 +13,9 @@ import types
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.file_type import describe
-from fkeras.saving.containers.limits import Limits, check_limit
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.file_type import describe
+from fkeras.host.containers.limits import Limits, check_limit
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.strict_json import field
 from fkeras.pretrained.vocabularies.gguf_tokenizer import QWEN2
 from fkeras.pretrained.vocabularies.tokenizer_parts import (
     byte_level,
@@ -21,8 +23,6 @@ from fkeras.pretrained.vocabularies.vocabulary_folder import (
     WORDS,
     VocabularyFolder,
 )
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.strict_json import field
 
 _CLIP = (
     r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from fkeras.host.containers.errors import FileError
 from fkeras.pretrained.vocabularies.sentencepiece_file import BYTE, NORMAL, USER
-from fkeras.saving.containers.errors import FileError
 
 _LONGEST = 256  # resource limit: the characters of a token, whose splits are all tried
 

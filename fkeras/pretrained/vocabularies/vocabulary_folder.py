@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fkeras.engine.messages.errors import describe_value
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.limits import Limits
+from fkeras.host.containers.strict_json import check, field, parse
 from fkeras.pretrained.vocabularies.sentencepiece_file import SentencePieces, read_sentencepiece
 from fkeras.pretrained.vocabularies.tokenizer_parts import end_template, template
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.limits import Limits
-from fkeras.saving.containers.strict_json import check, field, parse
 
 CONFIG, SPECIAL, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
 WORDS, TOKENS, MERGES = "vocab.txt", "vocab.json", "merges.txt"

@@ -33,6 +33,8 @@ from fkeras.engine.values import structure
 from fkeras.engine.values.argument_types import FilePath, Inputs
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.spec import Spec, as_specs, as_structs
+from fkeras.host.processes.gathering import is_spread
+from fkeras.host.processes.writing import write_together
 from fkeras.saving.export import program
 from fkeras.saving.onnx import exporting as onnx
 from fkeras.saving.tracing.multiples import with_multiples
@@ -40,8 +42,6 @@ from fkeras.saving.tracing.trace import trace, uses_key
 from fkeras.training import Trainer, TrainState
 from fkeras.training.callbacks.base.snapshot import by_path
 from fkeras.training.data import batch_parts, texts
-from fkeras.training.processes.gathering import is_spread
-from fkeras.training.processes.writing import write_together
 from fkeras.training.step import objective
 from fkeras.training.step.step import train_logs
 from fkeras.transforms.comparison.checking import require_agreement

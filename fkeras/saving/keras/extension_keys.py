@@ -12,8 +12,8 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.strict_json import check
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.strict_json import check
 from fkeras.saving.quirks.layer_configs import ATTENTION, MERGES, change_layers, is_keras_layer
 
 _EXTENSION_KEY = "fkeras"

@@ -21,12 +21,12 @@ from fkeras.engine.symbolic.input import needs_batch_size
 from fkeras.engine.values.argument_types import FilePath
 from fkeras.engine.values.naming import snake_case
 from fkeras.engine.values.spec import as_spec
+from fkeras.host.containers.archive import Archive, open_archive, write_archive
+from fkeras.host.containers.errors import FileError, reading
+from fkeras.host.containers.hdf5 import Store, Writer, new_store, open_store
+from fkeras.host.containers.limits import Limits
+from fkeras.host.containers.strict_json import check, field, parse
 from fkeras.saving import legacy
-from fkeras.saving.containers.archive import Archive, open_archive, write_archive
-from fkeras.saving.containers.errors import FileError, reading
-from fkeras.saving.containers.hdf5 import Store, Writer, new_store, open_store
-from fkeras.saving.containers.limits import Limits
-from fkeras.saving.containers.strict_json import check, field, parse
 from fkeras.saving.keras.extension_keys import put_back, put_beside
 from fkeras.saving.keras.lora_keys import with_fresh_adapters
 from fkeras.saving.quirks.origin import Origin, origin_from

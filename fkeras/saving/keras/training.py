@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fkeras.host.containers.errors import FileError, reading
+from fkeras.host.containers.limits import Limits
+from fkeras.host.containers.strict_json import field
 from fkeras.saving import legacy
-from fkeras.saving.containers.errors import FileError, reading
-from fkeras.saving.containers.limits import Limits
-from fkeras.saving.containers.strict_json import field
 from fkeras.saving.keras import keras_file
 from fkeras.saving.trained.compile_config import CONFIG, read_optimizer, read_trainer
 from fkeras.saving.trained.first_run import first_run

@@ -14,16 +14,16 @@ from typing import Any
 from fkeras import optimizers
 from fkeras.engine import Network, trainable_weights
 from fkeras.engine.messages.key_paths import within
-from fkeras.saving.containers.errors import FileError, reading
-from fkeras.saving.containers.hdf5 import Store
-from fkeras.saving.containers.limits import Limits
-from fkeras.saving.containers.strict_json import ParsedJson, check, field
+from fkeras.host.containers.errors import FileError, reading
+from fkeras.host.containers.hdf5 import Store
+from fkeras.host.containers.limits import Limits
+from fkeras.host.containers.stored import unread
+from fkeras.host.containers.strict_json import ParsedJson, check, field
 from fkeras.saving.legacy.configs.converter import Converter
 from fkeras.saving.legacy.trained.compiled import trainer_of
 from fkeras.saving.legacy.training import trainable_paths
 from fkeras.saving.trained.first_run import first_run
 from fkeras.saving.trained.optimizer_slots import Entry, layout, restored
-from fkeras.saving.weights.weight_source import unread
 from fkeras.training import Trainer, TrainState
 from fkeras.training.step.outputs import output_specs
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from fkeras.engine import Layer
 from fkeras.engine.values.naming import snake_case
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.hdf5 import Store
-from fkeras.saving.containers.strict_json import ParsedJson
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.hdf5 import Store
+from fkeras.host.containers.strict_json import ParsedJson
 from fkeras.saving.legacy.calls.graphs import has_argument_nodes, safe_name
 from fkeras.saving.quirks.origin import Origin
 from fkeras.saving.weights.old_layouts import has_arrays, has_old_layers, path_in

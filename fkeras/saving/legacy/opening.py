@@ -8,10 +8,10 @@ from typing import Any
 from fkeras.engine import deserialize
 from fkeras.engine.config.custom_objects import CustomObjects
 from fkeras.engine.network.network import Network
-from fkeras.saving.containers.errors import reading
-from fkeras.saving.containers.hdf5 import Store
-from fkeras.saving.containers.limits import Limits
-from fkeras.saving.containers.strict_json import ParsedJson, parse
+from fkeras.host.containers.errors import reading
+from fkeras.host.containers.hdf5 import Store
+from fkeras.host.containers.limits import Limits
+from fkeras.host.containers.strict_json import ParsedJson, parse
 from fkeras.saving.legacy.configs.converter import Converter
 from fkeras.saving.legacy.weights.order import Orders
 from fkeras.saving.legacy.weights.summaries import with_boundaries

@@ -10,10 +10,11 @@ import numpy as np
 
 from fkeras.engine import trainable_weights
 from fkeras.engine.config.custom_objects import CustomObjects
+from fkeras.host.containers.errors import FileError, reading
+from fkeras.host.containers.hdf5 import Store
+from fkeras.host.containers.limits import Limits
+from fkeras.host.containers.stored import Stored, loaded, unread
 from fkeras.optimizers import Optimizer
-from fkeras.saving.containers.errors import FileError, reading
-from fkeras.saving.containers.hdf5 import Store
-from fkeras.saving.containers.limits import Limits
 from fkeras.saving.legacy.opening import document, load
 from fkeras.saving.legacy.trained.compiled import trainer_of
 from fkeras.saving.legacy.weights.order import Orders, listed, ordered, trained
@@ -21,7 +22,6 @@ from fkeras.saving.legacy.weights.weights import stored_layers, words
 from fkeras.saving.quirks.origin import Origin, origin_of
 from fkeras.saving.trained.optimizer_slots import Entry, layout, restored
 from fkeras.saving.trained.resource_limits import check_training
-from fkeras.saving.weights.weight_source import Stored, loaded, unread
 from fkeras.training import Trainer, TrainState
 from fkeras.training.step.outputs import output_specs
 

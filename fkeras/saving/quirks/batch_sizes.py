@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.symbolic.input import needs_batch_size
-from fkeras.saving.containers.strict_json import ParsedJson
+from fkeras.host.containers.strict_json import ParsedJson
 from fkeras.saving.quirks.layer_configs import change_layers
 from fkeras.saving.quirks.origin import Origin
 

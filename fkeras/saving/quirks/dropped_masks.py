@@ -9,7 +9,7 @@ from typing import Any
 
 from fkeras.engine.call.mask_rules import DROP
 from fkeras.engine.graph_json.rule_keys import with_rule
-from fkeras.saving.containers.strict_json import ParsedJson
+from fkeras.host.containers.strict_json import ParsedJson
 from fkeras.saving.quirks.origin import Origin
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.saving.containers.strict_json import ParsedJson
+from fkeras.host.containers.strict_json import ParsedJson
 from fkeras.saving.quirks.layer_configs import change_layers, is_attention
 from fkeras.saving.quirks.origin import Origin
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from fkeras.engine.values.config_walk import PLAIN
-from fkeras.saving.containers.strict_json import ParsedJson
+from fkeras.host.containers.strict_json import ParsedJson
 
 # layers that merge several inputs and their masks
 MERGES = ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum", "Concatenate")

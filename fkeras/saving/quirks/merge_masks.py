@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.graph_json.rule_keys import makes_masks
-from fkeras.saving.containers.strict_json import ParsedJson
+from fkeras.host.containers.strict_json import ParsedJson
 from fkeras.saving.quirks.layer_configs import change_layers, is_merge
 from fkeras.saving.quirks.origin import Origin
 

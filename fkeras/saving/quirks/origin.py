@@ -6,8 +6,8 @@ import dataclasses
 import re
 from typing import Any
 
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.hdf5 import Store
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.hdf5 import Store
 
 
 @dataclasses.dataclass(frozen=True)

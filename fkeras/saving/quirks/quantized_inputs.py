@@ -11,8 +11,8 @@ from typing import Any
 
 from fkeras.engine.config.policy_maps import quantization
 from fkeras.engine.config.serialization import serialize
+from fkeras.host.containers.strict_json import ParsedJson
 from fkeras.quantizers import AbsMaxQuantizer, Int4QuantizationConfig
-from fkeras.saving.containers.strict_json import ParsedJson
 from fkeras.saving.quirks.layer_configs import change_layers
 from fkeras.saving.quirks.origin import Origin
 

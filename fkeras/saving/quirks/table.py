@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
 
-from fkeras.saving.containers.strict_json import ParsedJson
+from fkeras.host.containers.strict_json import ParsedJson
 from fkeras.saving.quirks.batch_sizes import with_any_batch
 from fkeras.saving.quirks.dropped_masks import with_dropped_masks
 from fkeras.saving.quirks.empty_attention import with_keras_rows

@@ -25,12 +25,13 @@ from fkeras.engine.config.custom_objects import CustomObjects, custom_code
 from fkeras.engine.config.public_names import public_names
 from fkeras.engine.config.serialization import deserialize, serialize
 from fkeras.engine.messages.key_paths import within
+from fkeras.host.containers.errors import FileError, reading
+from fkeras.host.containers.hdf5 import Store
+from fkeras.host.containers.stored import unread
+from fkeras.host.containers.strict_json import ParsedJson, check, field
 from fkeras.losses import Loss, LossFunctionWrapper
 from fkeras.losses.naming import as_loss
 from fkeras.metrics import MeanMetricWrapper, Metric
-from fkeras.saving.containers.errors import FileError, reading
-from fkeras.saving.containers.hdf5 import Store
-from fkeras.saving.containers.strict_json import ParsedJson, check, field
 from fkeras.saving.trained.optimizer_slots import (
     Entry,
     as_trained,
@@ -39,7 +40,6 @@ from fkeras.saving.trained.optimizer_slots import (
     trained,
     written,
 )
-from fkeras.saving.weights.weight_source import unread
 from fkeras.training import Trainer, TrainState
 from fkeras.training.step.optimizer_state import follow
 from fkeras.training.trainer import Optimizer

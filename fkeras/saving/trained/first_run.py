@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from fkeras.engine import Network
-from fkeras.saving.containers.limits import Limits
+from fkeras.host.containers.limits import Limits
 from fkeras.saving.trained.resource_limits import check_training
 from fkeras.training import Trainer, TrainState
 from fkeras.training.inputs import checks

@@ -19,6 +19,8 @@ import numpy as np
 
 from fkeras.engine import Layer, snake_case, trainable_weights
 from fkeras.engine.tree.weight_lists import weight_order
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.stored import Stored
 from fkeras.optimizers import (
     Adafactor,
     Adam,
@@ -32,10 +34,8 @@ from fkeras.optimizers import (
 )
 from fkeras.optimizers.by_pattern import keras_map
 from fkeras.optimizers.updates.state import ACCUMULATOR, AVERAGE
-from fkeras.saving.containers.errors import FileError
 from fkeras.saving.trained.nadam import product_after
 from fkeras.saving.weights.filling import plain
-from fkeras.saving.weights.weight_source import Stored
 from fkeras.training import TrainState
 from fkeras.training.trainer import Optimizer as AnyOptimizer
 

@@ -17,10 +17,10 @@ import jax
 
 from fkeras.engine import Layer, Network
 from fkeras.engine.values.pattern_cost import trials
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.limits import Limits
 from fkeras.optimizers import LossScaleOptimizer, MultiOptimizer, Muon
 from fkeras.optimizers.by_pattern import keras_map
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.limits import Limits
 from fkeras.saving.weights.weight_paths import places
 from fkeras.training import Trainer
 from fkeras.training.step import objective

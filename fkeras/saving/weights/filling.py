@@ -17,8 +17,9 @@ from fkeras.engine.call.building import build_shapes
 from fkeras.engine.tree.skeleton import skeleton_of
 from fkeras.engine.tree.sublayers import replace_children
 from fkeras.engine.values.spec import Spec
-from fkeras.saving.containers.errors import FileError, reading
-from fkeras.saving.containers.hdf5 import Store
+from fkeras.host.containers.errors import FileError, reading
+from fkeras.host.containers.hdf5 import Store
+from fkeras.host.containers.stored import fits
 from fkeras.saving.weights.old_layouts import OLD_LAYERS, path_in
 from fkeras.saving.weights.placing import Key, Transfer, with_arrays
 from fkeras.saving.weights.quantized_codes import find_in, moved, with_stored_codes
@@ -32,7 +33,6 @@ from fkeras.saving.weights.weight_paths import (
     places,
     with_copies,
 )
-from fkeras.saving.weights.weight_source import fits
 
 
 def abstract_build(model: Layer, *specs: Spec) -> tuple[Any, dict[str, Any]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fkeras.host.containers.hdf5 import Store
 from fkeras.layers.attention.projected import PROJECTIONS
-from fkeras.saving.containers.hdf5 import Store
 
 #: group of a model's layers in Keras 2.12 and 2.13
 OLD_LAYERS = "_layer_checkpoint_dependencies"

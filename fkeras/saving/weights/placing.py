@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from fkeras.engine import Layer, replace_weights
-from fkeras.training.processes.arrays import put
+from fkeras.host.processes.arrays import put
 from fkeras.training.step.sharding_rules import (
     as_mesh,
     as_rules,

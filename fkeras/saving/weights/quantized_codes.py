@@ -21,6 +21,9 @@ import numpy as np
 
 from fkeras.engine import Layer, Network, replace_layers
 from fkeras.engine.tree.sublayers import sublayers
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.hdf5 import Store
+from fkeras.host.containers.stored import Stored, unread
 from fkeras.layers.attention.projected import PROJECTIONS, ProjectedAttention
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.base import Quantized
@@ -36,10 +39,7 @@ from fkeras.quantizers import (
     pack_int4,
     unpack_int4,
 )
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.weights.weight_paths import Groups, places, walk_groups
-from fkeras.saving.weights.weight_source import Stored, unread
 
 # arrays after kernel and bias, in Keras's order: of integer codes, or of float8 training
 _CODES = ("kernel_scale", "kernel_zero", "g_idx")

@@ -15,10 +15,10 @@ import numpy as np
 
 from fkeras.engine import Layer
 from fkeras.engine.values.naming import snake_case
-from fkeras.saving.containers.archive import Archive
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.hdf5 import Store
-from fkeras.saving.containers.strict_json import ParsedJson
+from fkeras.host.containers.archive import Archive
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.hdf5 import Store
+from fkeras.host.containers.strict_json import ParsedJson
 from fkeras.saving.weights.old_layouts import OLD_LAYERS, has_arrays
 from fkeras.saving.weights.weight_paths import walk_groups
 

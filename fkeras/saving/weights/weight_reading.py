@@ -20,18 +20,18 @@ import numpy as np
 
 from fkeras.atomic_files import npz
 from fkeras.engine import Layer
-from fkeras.saving.containers import file_type
-from fkeras.saving.containers.archive import Archive, open_archive
-from fkeras.saving.containers.errors import FileError, reading
-from fkeras.saving.containers.hdf5 import Store, open_store
-from fkeras.saving.containers.limits import Limits, check_limit
-from fkeras.saving.containers.strict_json import check, field, parse
-from fkeras.saving.weights import safetensors
+from fkeras.host.containers import file_type, safetensors
+from fkeras.host.containers.archive import Archive, open_archive
+from fkeras.host.containers.errors import FileError, reading
+from fkeras.host.containers.hdf5 import Store, open_store
+from fkeras.host.containers.limits import Limits, check_limit
+from fkeras.host.containers.stored import Stored, unread
+from fkeras.host.containers.strict_json import check, field, parse
 from fkeras.saving.weights.filling import noted_groups, stored_arrays, stored_groups
 from fkeras.saving.weights.old_layouts import OLD_LAYERS, path_in
 from fkeras.saving.weights.vocabularies import IDF_WEIGHTS
 from fkeras.saving.weights.weight_paths import Groups, Place
-from fkeras.saving.weights.weight_source import Source, Stored, own_path, own_path_by_kind, unread
+from fkeras.saving.weights.weight_source import Source, own_path, own_path_by_kind
 
 _KERAS = "model.weights.h5"
 # a plain file name: no separator, drive or NUL, so that a table cannot name files elsewhere

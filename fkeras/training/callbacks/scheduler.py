@@ -73,13 +73,13 @@ class LearningRateScheduler(Callback):
 
 
 def _takes_rate(schedule: Callable[..., Any]) -> bool:
-    try:
-        inspect.signature(schedule).bind(0, 0.0)
-    except TypeError:
-        return False
-    except ValueError:  # a function written in C may have no signature
-        pass
-    return True
+    # an object is called by the method of its class
+    called = schedule if hasattr(schedule, "__code__") else type(schedule).__call__
+    code = getattr(called, "__code__", None)
+    if code is None:  # a partial function, or a function written in C
+        return True
+    bound = called is not schedule or hasattr(schedule, "__self__")
+    return code.co_argcount - bound >= 2 or bool(code.co_flags & inspect.CO_VARARGS)
 
 
 def _number(value: object, epoch: int) -> float:

@@ -6,6 +6,7 @@ of the arrays that the process holds, and a `manifest.json` with checksums of al
 time; and `partial`, where a save is written before a rename publishes the save.
 """
 
+from fkeras.host.processes.compare import compare as compare
 from fkeras.training.checkpoint.data_fingerprint import data_fingerprint as data_fingerprint
 from fkeras.training.checkpoint.fingerprint import model_fingerprint as model_fingerprint
 from fkeras.training.checkpoint.fingerprint import optimizer_fingerprint as optimizer_fingerprint
@@ -15,4 +16,3 @@ from fkeras.training.checkpoint.reading import restore as restore
 from fkeras.training.checkpoint.storage.errors import CheckpointError as CheckpointError
 from fkeras.training.checkpoint.store import Store as Store
 from fkeras.training.checkpoint.store import open_store as open_store
-from fkeras.training.records.compare import compare as compare

@@ -7,13 +7,13 @@ import uuid
 
 import jax
 
+from fkeras.host.processes.alone import Alone
 from fkeras.training.checkpoint.storage import disk
 from fkeras.training.checkpoint.storage.agreement import do_together
 from fkeras.training.checkpoint.storage.errors import CheckpointError
 from fkeras.training.checkpoint.storage.lock import Lock, SharedLock
 from fkeras.training.checkpoint.storage.orbax_files import load_orbax
 from fkeras.training.checkpoint.storage.writing import BEST, LATEST, PARTIAL
-from fkeras.training.processes.alone import Alone
 
 
 def open_folder(directory: str) -> Lock:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine import suggest
+from fkeras.host.processes.alone import ALONE, Alone
+from fkeras.host.processes.compare import compare
 from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.checkpoint.storage import arrays as named
 from fkeras.training.checkpoint.storage import disk
@@ -20,8 +22,6 @@ from fkeras.training.checkpoint.storage.orbax_files import load_orbax
 from fkeras.training.checkpoint.storage.record import missing_save, recorded
 from fkeras.training.checkpoint.storage.shards import read_tree
 from fkeras.training.checkpoint.storage.writing import BEST, LATEST
-from fkeras.training.processes.alone import ALONE, Alone
-from fkeras.training.records.compare import compare
 
 
 @dataclasses.dataclass(frozen=True)

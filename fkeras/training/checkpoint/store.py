@@ -12,6 +12,8 @@ from typing import Any, Self
 import jax
 
 from fkeras.engine.values.argument_types import FilePath
+from fkeras.host.processes.alone import ALONE, Alone
+from fkeras.host.processes.service import ProcessError
 from fkeras.training.checkpoint.opening import open_folder, open_together
 from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.checkpoint.reading import Restored, restore_together
@@ -28,8 +30,6 @@ from fkeras.training.checkpoint.storage.manifest import as_json
 from fkeras.training.checkpoint.storage.orbax_files import load_orbax
 from fkeras.training.checkpoint.storage.shards import own_parts
 from fkeras.training.checkpoint.storage.writing import BEST, LATEST, write_save
-from fkeras.training.processes.alone import ALONE, Alone
-from fkeras.training.processes.service import ProcessError
 
 
 class Background:

@@ -15,9 +15,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from fkeras.engine.values.arrays import computed_dtype
+from fkeras.host.processes.arrays import put
 from fkeras.training.data import host_arrays
 from fkeras.training.data.features import Cached
-from fkeras.training.processes.arrays import put
 from fkeras.training.records.state import TrainState
 
 #: largest number of batches, and of bytes, of a chunk of host rows

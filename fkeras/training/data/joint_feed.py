@@ -18,12 +18,12 @@ import jax
 import numpy as np
 
 from fkeras.engine.values.arrays import computed_dtype
+from fkeras.host.processes.alone import ALONE, Alone
+from fkeras.host.processes.facts import digest
+from fkeras.host.processes.service import ProcessError
 from fkeras.training.data import array_feed, host_arrays
 from fkeras.training.data.stream_epoch import END, BatchEpoch, Chunk
 from fkeras.training.data.stream_feed import Batches, specs
-from fkeras.training.processes.alone import ALONE, Alone
-from fkeras.training.processes.facts import digest
-from fkeras.training.processes.service import ProcessError
 from fkeras.training.records.state import TrainState
 
 

@@ -14,13 +14,13 @@ from fkeras.engine import Network
 from fkeras.engine.call.network_inputs import check_ranges
 from fkeras.engine.network.network import device_part
 from fkeras.engine.values.argument_types import Arrays, Data
+from fkeras.host.processes.alone import ALONE, Alone
 from fkeras.training.data import array_feed, batch_parts, host_arrays, texts
 from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.joint_feed import JointBatches
 from fkeras.training.data.stream_feed import Batches, is_batches
 from fkeras.training.inputs import checks, ids
 from fkeras.training.inputs.padding import fills_up, predicts_by_row
-from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs, sharding, shares
 from fkeras.training.step.objective_call import refuse_class_weight

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from fkeras.host.processes.alone import Alone
+from fkeras.host.processes.facts import run_facts
 from fkeras.training.checkpoint import data_fingerprint, model_fingerprint, optimizer_fingerprint
 from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.stream_feed import Batches
-from fkeras.training.processes.alone import Alone
-from fkeras.training.processes.facts import run_facts
 from fkeras.training.records.annotations import Options, Trainer
 from fkeras.training.records.state import TrainState
 

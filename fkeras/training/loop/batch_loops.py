@@ -14,11 +14,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from fkeras.host.processes.alone import ALONE, Alone
 from fkeras.training.data import host_arrays
 from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.features import without_front
 from fkeras.training.data.stream_feed import Batches
-from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import TrainState

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fkeras.host.processes.alone import ALONE, Alone
 from fkeras.training import callbacks as hooks
 from fkeras.training.checkpoint import Checkpoint, open_store
 from fkeras.training.data.array_feed import Feed
@@ -21,7 +22,6 @@ from fkeras.training.loop.caching import check_unchanged, with_features
 from fkeras.training.loop.epoch_loop import EpochLoop, ready
 from fkeras.training.loop.journal import Journal, Point
 from fkeras.training.loop.saver import RestoredTraining, Saver
-from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.history import History
 from fkeras.training.records.progress import Progress

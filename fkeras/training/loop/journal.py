@@ -18,9 +18,9 @@ import jax
 import numpy as np
 
 from fkeras.engine.messages.errors import add_note
+from fkeras.host.processes.alone import ALONE, Alone
+from fkeras.host.processes.service import ProcessError
 from fkeras.training.loop.interrupts import Interrupted, Interrupts
-from fkeras.training.processes.alone import ALONE, Alone
-from fkeras.training.processes.service import ProcessError
 from fkeras.training.records.annotations import Saver
 from fkeras.training.records.state import TrainState, without_arrays
 from fkeras.training.step.blocks import FlatRun

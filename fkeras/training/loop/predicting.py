@@ -7,6 +7,7 @@ import functools
 from typing import Any
 
 from fkeras.engine.network.network import decoded_values
+from fkeras.host.processes.alone import ALONE, Alone
 from fkeras.training.data import array_feed, host_arrays, texts
 from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.stream_feed import Batches, is_batches
@@ -14,7 +15,6 @@ from fkeras.training.inputs import checks, sources
 from fkeras.training.inputs.padding import predicts_by_row
 from fkeras.training.loop import batch_loops
 from fkeras.training.loop.agreement import compare_call
-from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import sharding, step

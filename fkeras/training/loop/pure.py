@@ -7,12 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fkeras.host.processes.alone import ALONE, Alone
+from fkeras.host.processes.arrays import put
+from fkeras.host.processes.facts import array_facts, run_facts
 from fkeras.training.data import array_feed, batch_parts, host_arrays
 from fkeras.training.inputs import checks
 from fkeras.training.inputs.padding import fills_up
-from fkeras.training.processes.alone import ALONE, Alone
-from fkeras.training.processes.arrays import put
-from fkeras.training.processes.facts import array_facts, run_facts
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, optimizer_state, outputs, sharding, step

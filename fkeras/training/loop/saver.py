@@ -13,6 +13,7 @@ import jax
 import ml_dtypes
 import numpy as np
 
+from fkeras.host.processes.alone import ALONE, Alone
 from fkeras.training.checkpoint import (
     CheckpointError,
     data_fingerprint,
@@ -23,7 +24,6 @@ from fkeras.training.checkpoint.store import Store
 from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.stream_feed import Batches
 from fkeras.training.loop.journal import Point
-from fkeras.training.processes.alone import ALONE, Alone
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
 

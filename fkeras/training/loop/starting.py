@@ -14,13 +14,13 @@ from fkeras import optimizers
 from fkeras.engine import Layer, trainable_weights, unfreeze
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.values.random import check_key
+from fkeras.host.processes.alone import Alone
+from fkeras.host.processes.calls import together
+from fkeras.host.processes.facts import array_facts
 from fkeras.training.data import texts
 from fkeras.training.inputs import checks
 from fkeras.training.inputs.model_state import check_model_state
 from fkeras.training.inputs.suitability import warn_if_not_adapted, warn_if_unsuitable
-from fkeras.training.processes.alone import Alone
-from fkeras.training.processes.calls import together
-from fkeras.training.processes.facts import array_facts
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import M, TrainState, own_copy
 from fkeras.training.step import objective, objective_call, optimizer_state, sharding

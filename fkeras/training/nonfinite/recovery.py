@@ -13,8 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from fkeras.training.processes.alone import ALONE, Alone
-from fkeras.training.processes.gathering import gathered
+from fkeras.host.processes.alone import ALONE, Alone
+from fkeras.host.processes.gathering import gathered
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import step

@@ -16,6 +16,8 @@ from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.values.argument_types import Arrays, Data
 from fkeras.engine.values.random import check_key
+from fkeras.host.processes.arrays import is_key, on_host
+from fkeras.host.processes.calls import members_of
 from fkeras.training.inputs import checks, sources
 from fkeras.training.loop.fitting import Options
 from fkeras.training.loop.rescue import Rescued
@@ -26,8 +28,6 @@ from fkeras.training.population.history import FittedMembers
 from fkeras.training.population.hyperparameters import Hyperparameter
 from fkeras.training.population.lanes import layout_of
 from fkeras.training.population.rules import Rule
-from fkeras.training.processes.arrays import is_key, on_host
-from fkeras.training.processes.calls import members_of
 from fkeras.training.records.state import M, TrainState
 from fkeras.training.step import objective, outputs
 from fkeras.training.trainer import Trainer

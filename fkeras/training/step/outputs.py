@@ -98,7 +98,7 @@ def _heads_of_specs(trainer: Trainer, specs: tuple) -> tuple[Head, ...]:
 
 def _heads(trainer: Trainer, specs: dict[str, Spec], targets: list) -> tuple[Head, ...]:
     names = list(specs)
-    loss = spread(trainer.loss, names, "loss")
+    loss = {n: _only(v) for n, v in spread(trainer.loss, names, "loss").items()}
     weights = spread(trainer.loss_weights, names, "loss_weights")
     plain = spread_lists(trainer.metrics, names, "metrics")
     weighted = spread_lists(trainer.weighted_metrics, names, "weighted_metrics")
@@ -116,6 +116,11 @@ def _heads(trainer: Trainer, specs: dict[str, Spec], targets: list) -> tuple[Hea
         weight = 1.0 if weights[name] is None else float(weights[name])
         heads_by_output.append(Head(name, spec, resolved_loss, weight, *resolved_metrics))
     return tuple(heads_by_output)
+
+
+def _only(loss: Any) -> Any:
+    """Returns the loss in a list of one loss, which Keras accepts for an output."""
+    return loss[0] if isinstance(loss, tuple | list) and len(loss) == 1 else loss
 
 
 def _target_spec(spec: Spec, loss: object) -> Spec:

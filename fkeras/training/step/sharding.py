@@ -18,8 +18,8 @@ from fkeras.engine.call.building import build_shapes
 from fkeras.engine.network.network import build_layer
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.values.argument_types import Batch
-from fkeras.training.processes.arrays import put
-from fkeras.training.processes.calls import members_of
+from fkeras.host.processes.arrays import put
+from fkeras.host.processes.calls import members_of
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import M, TrainState
 from fkeras.training.step.sharding_rules import (

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from fkeras.training.processes.arrays import put
-from fkeras.training.processes.calls import members_of
+from fkeras.host.processes.arrays import put
+from fkeras.host.processes.calls import members_of
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.step.sharding import check_rows
 from fkeras.training.step.sharding_rules import Entry, batch_entry, mesh_of, parts_of

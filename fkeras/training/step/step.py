@@ -142,23 +142,45 @@ def _stepped(
 
 def is_finite(run: TrainState, mesh: Mesh | None = None) -> jax.Array:
     """Returns whether the changed weights, state, optimizer and loss of a run are finite, as one boolean."""
-    # The sums of other metrics may be infinite in a good run; the loss is summed, so a NaN stays.
-    leaves = jax.tree.leaves((changed_weights(run.model), run.state, run.metrics["loss"]))
+    weights = jax.tree.leaves(changed_weights(run.model))
     # Scalars of an optimizer may be infinite, such as the best loss before the first step.
-    leaves += [_without_infinity(leaf) for leaf in jax.tree.leaves(run.opt_state)]
-    # One reduction for all arrays of a shape: each reduction compiles to two or three kernels. On a
+    slots = [_without_infinity(leaf) for leaf in jax.tree.leaves(run.opt_state)]
+    # The sums of other metrics may be infinite in a good run; the loss is summed, so a NaN stays.
+    others = jax.tree.leaves((run.state, run.metrics["loss"]))
+    # One reduction for several arrays of a shape: each reduction compiles to two or three kernels. On a
     # mesh, arrays of one shape may have different layouts.
-    groups: dict[Any, list] = {}
-    for number, leaf in enumerate(leaves):
+    groups: dict[Any, tuple[list, list]] = {}
+    for number, leaf in enumerate((*weights, *slots, *others)):
         if jnp.issubdtype(leaf.dtype, jnp.inexact):
             shared = (leaf.shape, leaf.dtype) if mesh is None else number
-            groups.setdefault(shared, []).append(leaf)
+            members = groups.setdefault(shared, ([], []))
+            members[number >= len(weights)].append(leaf)
     # NaN and infinity times 0 are NaN; XLA fuses the product and the sum into the reduction
     zeros = [
-        jnp.sum(functools.reduce(jnp.add, [a * jnp.zeros((), a.dtype) for a in group]))
-        for group in groups.values()
+        jnp.sum(functools.reduce(jnp.add, [a * jnp.zeros((), a.dtype) for a in part]))
+        for members in groups.values()
+        for part in _parts(*members)
     ]
     return functools.reduce(jnp.logical_and, [jnp.isfinite(zero) for zero in zeros])
+
+
+# number of weights in one reduction: XLA stores new values that more than one reduction needs, or a
+# large reduction
+_TOGETHER = 4
+
+
+def _parts(weights: list, others: list) -> list[list]:
+    """Returns arrays of one shape in parts: some weights, and the slots of the optimizer for them."""
+    count = len(weights)
+    if not count:
+        return [others]
+    starts = range(0, count, _TOGETHER)
+    # each kind of slot has the order of the weights
+    return [
+        weights[start : start + _TOGETHER]
+        + [a for i, a in enumerate(others) if start <= i % count < start + _TOGETHER]
+        for start in starts
+    ]
 
 
 def _without_infinity(leaf: jax.Array) -> jax.Array:

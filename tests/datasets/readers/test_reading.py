@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fkeras.datasets.readers import reading
-from fkeras.saving.containers.errors import FileError
+from fkeras.host.containers.errors import FileError
 
 
 def _idx(data, axes=1, count=None, element_type=8):

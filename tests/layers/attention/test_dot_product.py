@@ -387,7 +387,7 @@ def test_calls_that_do_not_fit(inputs, options, message):
         ({"mask": masks.Segments(P)}, "without arrays"),
         ({"soft_cap": 0}, "above 0"),
         ({"cache": "int4"}, "expected 'int8' or None"),
-        ({"kernel": "flash"}, "'einsum', 'blockwise', 'xla' or 'cudnn'"),
+        ({"kernel": "flash"}, "'einsum', 'blockwise', 'splash', 'xla' or 'cudnn'"),
         ({"dropout": 2}, "from 0 to 1"),
     ],
 )

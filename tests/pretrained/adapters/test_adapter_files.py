@@ -14,7 +14,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers, transforms
 from fkeras.engine import FrozenDict
-from fkeras.saving.containers.errors import FileError
+from fkeras.host.containers.errors import FileError
 from fkeras.transforms import IA3, Bottleneck, DoRA, LoRA
 from tests.support.quick_cases import quick_cases
 
@@ -38,7 +38,7 @@ def output(model, x):
 
 
 def tensors_of(folder):
-    table = fk.saving.weights.safetensors.read_table(
+    table = fk.host.containers.safetensors.read_table(
         str(folder / "adapter_model.safetensors"), fk.Limits()
     )
     # PEFT adds the tensors of the base
@@ -206,10 +206,10 @@ def changed(folder, tmp_path, change=None, tensors=None):
         (copy / "adapter_config.json").write_text(json.dumps({**config, **change}))
     if tensors is not None:
         file = copy / "adapter_model.safetensors"
-        table = fk.saving.weights.safetensors.read_table(str(file), fk.Limits()).arrays
+        table = fk.host.containers.safetensors.read_table(str(file), fk.Limits()).arrays
         arrays = tensors({name: np.array(stored.read()) for name, stored in table.items()})
         with open(file, "wb") as out:
-            fk.saving.weights.safetensors.write(out, arrays, {"format": "pt"})
+            fk.host.containers.safetensors.write(out, arrays, {"format": "pt"})
     return copy
 
 
@@ -461,7 +461,7 @@ def test_adapters_of_convolutions_are_written_and_read(tmp_path):
     whisper = fk.pretrained.load(DATA / "whisper", dtype="float32")
     model = shifted(transforms.adapt(whisper.model, "encoder/conv_*", LoRA(2, alpha=6), KEY))
     fk.pretrained.save_adapter(tmp_path, model, whisper.config)
-    table = fk.saving.weights.safetensors.read_table(
+    table = fk.host.containers.safetensors.read_table(
         str(tmp_path / "adapter_model.safetensors"), fk.Limits()
     )
     kernel = whisper.model.layers["encoder"].layers["conv_2"].kernel

@@ -10,9 +10,9 @@ import pytest
 import safetensors.numpy
 
 import fkeras as fk
+from fkeras.host.containers.errors import FileError
 from fkeras.pretrained.blocks.sentences import POOLING
 from fkeras.pretrained.families import bert
-from fkeras.saving.containers.errors import FileError
 from tests.pretrained import encoder_checks
 from tests.pretrained.checks import DATA, expected
 

@@ -8,9 +8,9 @@ import pytest
 
 import fkeras as fk
 from fkeras import transforms
+from fkeras.host.containers.errors import FileError
 from fkeras.pretrained.families import clip
 from fkeras.pretrained.families.clip import ClipConfig
-from fkeras.saving.containers.errors import FileError
 from tests.pretrained import encoder_checks
 from tests.pretrained.checks import DATA, expected
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import fkeras as fk
+from fkeras.host.containers.stored import loaded as in_memory
 from fkeras.layers import rotary
 from fkeras.pretrained.families import gemma
 from fkeras.pretrained.families.gemma import GemmaConfig
-from fkeras.saving.weights.weight_source import loaded as in_memory
 from tests.pretrained import checks
 
 FOLDERS = ("gemma2", "gemma3")

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import fkeras as fk
+from fkeras.host.containers.errors import FileError
 from fkeras.pretrained.families import gpt2
 from fkeras.pretrained.families.gpt2 import GPT2Config
-from fkeras.saving.containers.errors import FileError
 from tests.pretrained import checks
 
 

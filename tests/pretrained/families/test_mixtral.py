@@ -9,9 +9,9 @@ import pytest
 
 import fkeras as fk
 from fkeras.engine.tree.axes import weight_axis_roles
+from fkeras.host.containers.errors import FileError
 from fkeras.pretrained.families import mixtral
 from fkeras.pretrained.families.mixtral import MixtralConfig
-from fkeras.saving.containers.errors import FileError
 from tests.pretrained import checks
 from tests.support.quick_cases import quick_cases
 

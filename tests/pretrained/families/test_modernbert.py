@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import fkeras as fk
+from fkeras.host.containers.errors import FileError
 from fkeras.pretrained.families import modernbert
 from fkeras.pretrained.families.modernbert import ModernBertConfig
-from fkeras.saving.containers.errors import FileError
 from tests.pretrained import encoder_checks
 from tests.pretrained.checks import DATA, expected
 

@@ -9,9 +9,9 @@ import pytest
 
 import fkeras as fk
 from fkeras import transforms
+from fkeras.host.containers.errors import FileError
 from fkeras.pretrained.families import t5
 from fkeras.pretrained.families.t5 import T5Config
-from fkeras.saving.containers.errors import FileError
 from tests.pretrained import checks
 
 FOLDERS = ("t5", "t5_gated")

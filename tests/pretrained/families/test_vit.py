@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import fkeras as fk
+from fkeras.host.containers.errors import FileError
 from fkeras.pretrained.families import vit
-from fkeras.saving.containers.errors import FileError
 from tests.pretrained import encoder_checks
 from tests.pretrained.checks import DATA, expected
 

@@ -9,9 +9,9 @@ import pytest
 
 import fkeras as fk
 from fkeras import samplers, transforms
+from fkeras.host.containers.errors import FileError
 from fkeras.pretrained.families import whisper
 from fkeras.pretrained.families.whisper import WhisperConfig
-from fkeras.saving.containers.errors import FileError
 from tests.pretrained import encoder_checks
 from tests.pretrained.checks import DATA, expected
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import fkeras as fk
+from fkeras.host.containers.stored import loaded as in_memory
 from fkeras.pretrained.files.gguf import is_gguf, read_gguf
 from fkeras.pretrained.files.gguf_keys import decoder_keys
-from fkeras.saving.weights.weight_source import loaded as in_memory
 from tests.pretrained import checks
 
 gguf = pytest.importorskip("gguf")

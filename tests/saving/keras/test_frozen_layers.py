@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import fkeras as fk
-from fkeras.saving.containers.errors import FileError
+from fkeras.host.containers.errors import FileError
 from tests.support.keras_oracle import keras, keras_rules
 
 L = keras.layers

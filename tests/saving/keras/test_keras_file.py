@@ -11,8 +11,8 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.host.containers.hdf5 import new_store, open_store
 from fkeras.saving import legacy
-from fkeras.saving.containers.hdf5 import new_store, open_store
 from tests.support.keras_oracle import keras, keras_rules, values
 
 KEY = jax.random.key(0)
@@ -405,7 +405,7 @@ def test_a_failed_save_preserves_the_old_file(saved, monkeypatch):
     def fail(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fkeras.saving.containers.hdf5.Writer.write", fail)
+    monkeypatch.setattr("fkeras.host.containers.hdf5.Writer.write", fail)
     with pytest.raises(OSError, match="No space left"):
         fk.save_model(saved, model, state)
     assert saved.read_bytes() == before

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from keras import layers
 
+from fkeras.host.containers.hdf5 import open_store
 from fkeras.saving import legacy
-from fkeras.saving.containers.hdf5 import open_store
 from tests.support.keras_oracle import keras_rules
 
 

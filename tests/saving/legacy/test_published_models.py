@@ -7,8 +7,8 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.host.containers.hdf5 import open_store
 from fkeras.saving import legacy
-from fkeras.saving.containers.hdf5 import open_store
 from fkeras.saving.weights.filling import abstract_build
 from tests.support.wheels import wheel
 

@@ -42,12 +42,27 @@ def test_learning_rate_scheduler():
     assert float(halving.on_epoch_begin(4, run).opt_state.learning_rate) == pytest.approx(0.025)
 
 
+class Halved:
+    def __call__(self, epoch):
+        return self.rate(epoch, 2.0)
+
+    def rate(self, epoch, lr):
+        return lr / (epoch + 1)
+
+
 def test_a_schedule_may_take_the_epoch_alone():
+    schedules = (
+        lambda epoch: 0.5 / (epoch + 1),
+        Halved(),
+        Halved().rate,
+        lambda *values: values[1],
+    )
     rates = [
         LearningRateScheduler(schedule).on_epoch_begin(3, RUN).opt_state.learning_rate
-        for schedule in (lambda epoch: 0.5 / (epoch + 1), math.sqrt)
+        for schedule in schedules
     ]
-    np.testing.assert_allclose(rates, [0.125, math.sqrt(3)], rtol=1e-6)
+    old = float(RUN.opt_state.learning_rate)
+    np.testing.assert_allclose(rates, [0.125, 0.5, old / 4, old], rtol=1e-6)
 
 
 @pytest.mark.parametrize("value", [None, "0.1", math.nan, -1.0, [0.1], print], ids=str)

@@ -16,10 +16,10 @@ import orbax.checkpoint
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from fkeras.host.processes.alone import ALONE, Alone
+from fkeras.host.processes.service import ProcessError
 from fkeras.training.checkpoint import Checkpoint, CheckpointError, open_store, opening, restore
 from fkeras.training.checkpoint.storage import disk, joint_writing, part_files, shards
-from fkeras.training.processes.alone import ALONE, Alone
-from fkeras.training.processes.service import ProcessError
 from tests.support.quick_cases import quick_cases
 from tests.training.checkpoint.test_store import DAMAGES, everything, same, steps_in
 

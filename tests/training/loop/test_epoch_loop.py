@@ -176,9 +176,10 @@ def test_a_step_takes_the_memory_of_a_donated_run():
 
 
 @pytest.mark.exhaustive
-def test_a_guarded_step_needs_the_memory_of_one_run_and_its_gradients():
+@pytest.mark.parametrize(("depth", "share"), [(4, 1.1), (8, 1.5)])
+def test_a_guarded_step_needs_the_memory_of_one_run_and_its_gradients(depth, share):
     x = h = fk.Input((256,))
-    for _ in range(4):
+    for _ in range(depth):
         h = layers.Dense(256, "tanh")(h)
     fitting = trainer(depth="unroll")
     run = fitting.init(fk.Model(x, h), jax.random.key(0))
@@ -193,7 +194,7 @@ def test_a_guarded_step_needs_the_memory_of_one_run_and_its_gradients():
         held[mode] = memory.argument_size_in_bytes + memory.temp_size_in_bytes
     weights = sum(leaf.nbytes for leaf in jax.tree.leaves(run.model))
     for mode in ("guarded", "halting"):
-        assert held[mode] < held["once"] + 1.1 * weights
+        assert held[mode] < held["once"] + share * weights
 
 
 @pytest.mark.exhaustive

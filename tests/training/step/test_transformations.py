@@ -13,7 +13,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.training.processes.arrays import is_key
+from fkeras.host.processes.arrays import is_key
 from fkeras.training.step.step import is_finite
 from tests.support.quick_cases import quick_cases
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
-from fkeras.saving.containers.strict_json import ParsedJson, check
+from fkeras.host.containers.strict_json import ParsedJson, check
 from fkeras.saving.quirks.origin import Origin
 
 #: layers whose call lists initial states and constants after the input tensor

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.config.custom_objects import custom_code
-from fkeras.saving.containers.strict_json import ParsedJson, check
+from fkeras.host.containers.strict_json import ParsedJson, check
 from fkeras.saving.quirks.origin import Origin
 
 _CONVOLUTION = types.MappingProxyType(

@@ -19,7 +19,7 @@ from fkeras.engine.config.policy_maps import quantization
 from fkeras.engine.config.public_names import public_names
 from fkeras.engine.messages.key_paths import within
 from fkeras.engine.symbolic.operation_forms import operation_form
-from fkeras.saving.containers.strict_json import ParsedJson, check, field
+from fkeras.host.containers.strict_json import ParsedJson, check, field
 from fkeras.saving.legacy.calls.graphs import Graph, has_argument_nodes, is_network, safe_name
 from fkeras.saving.legacy.configs import arguments, merging, objects
 from fkeras.saving.legacy.configs.functions import keras2_hard_sigmoid

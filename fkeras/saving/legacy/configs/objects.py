@@ -15,7 +15,7 @@ from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Configurable, suggest
 from fkeras.engine.config.custom_objects import custom_code
 from fkeras.engine.config.public_names import public_names
-from fkeras.saving.containers.strict_json import ParsedJson, check, field
+from fkeras.host.containers.strict_json import ParsedJson, check, field
 from fkeras.saving.quirks.origin import Origin
 
 #: name of Keras 2's hard sigmoid in converted configurations

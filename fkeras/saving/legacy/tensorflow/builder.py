@@ -12,7 +12,7 @@ import numpy as np
 
 from fkeras.engine.symbolic.operation_forms import operation_form
 from fkeras.engine.values.spec import canonical_dtype
-from fkeras.saving.containers.errors import FileError
+from fkeras.host.containers.errors import FileError
 from fkeras.saving.legacy.tensorflow.folding import (
     Arg,
     fold,

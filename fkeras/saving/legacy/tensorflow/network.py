@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fkeras.engine.graph_json.items import reason
-from fkeras.saving.containers.errors import FileError
-from fkeras.saving.containers.strict_json import ParsedJson, check, field
+from fkeras.host.containers.errors import FileError
+from fkeras.host.containers.strict_json import ParsedJson, check, field
 from fkeras.saving.legacy.calls.graphs import (
     CONSTANT,
     Graph,

@@ -8,7 +8,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.saving.containers.strict_json import ParsedJson, check, field, parse
+from fkeras.host.containers.strict_json import ParsedJson, check, field, parse
 from fkeras.saving.legacy.tensorflow import table
 from fkeras.saving.quirks.origin import Origin
 

@@ -15,7 +15,7 @@ import jax.export
 
 from fkeras.engine.graph_json.read import graph_from_config
 from fkeras.engine.values.dimensions import evaluate_expression
-from fkeras.saving.containers.strict_json import ParsedJson
+from fkeras.host.containers.strict_json import ParsedJson
 from fkeras.saving.legacy.tensorflow.folding import is_size, is_tensor
 
 History = tuple[str, int, int]

@@ -11,9 +11,9 @@ from fkeras.engine import Configurable, suggest
 from fkeras.engine.config.custom_objects import custom_code
 from fkeras.engine.config.public_names import public_names
 from fkeras.engine.messages.key_paths import within
+from fkeras.host.containers.errors import reading
+from fkeras.host.containers.strict_json import ParsedJson, check, field
 from fkeras.optimizers import schedules
-from fkeras.saving.containers.errors import reading
-from fkeras.saving.containers.strict_json import ParsedJson, check, field
 from fkeras.saving.legacy.configs.functions import keras2_hinge, keras2_squared_hinge
 from fkeras.saving.legacy.trained.optimizers import Keras2Adagrad, Keras2Nadam, Keras2RMSprop
 from fkeras.saving.quirks.origin import Origin

@@ -10,7 +10,8 @@ import numpy as np
 
 from fkeras.engine import Network
 from fkeras.engine.tree.array_list import weights_by_path
-from fkeras.saving.containers.hdf5 import Store
+from fkeras.host.containers.hdf5 import Store
+from fkeras.host.containers.stored import Stored, loaded, unread
 from fkeras.saving.legacy.calls.graphs import safe_name
 from fkeras.saving.legacy.weights.order import Unit, listed, state_of
 from fkeras.saving.legacy.weights.weights import (
@@ -24,7 +25,7 @@ from fkeras.saving.legacy.weights.weights import (
     with_backend,
 )
 from fkeras.saving.quirks.origin import Origin, origin_of
-from fkeras.saving.weights.weight_source import Source, Stored, loaded, unread
+from fkeras.saving.weights.weight_source import Source
 
 Key = tuple[str, str]
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.values.config_walk import mappings
+from fkeras.host.containers.hdf5 import Store
+from fkeras.host.containers.strict_json import ParsedJson
 from fkeras.layers.preprocessing.quantiles import find_boundaries
-from fkeras.saving.containers.hdf5 import Store
-from fkeras.saving.containers.strict_json import ParsedJson
 from fkeras.saving.legacy.weights.weights import SUMMARY, base_name, file_layers
 from fkeras.saving.quirks.layer_configs import change_layers, is_keras_layer
 from fkeras.saving.quirks.origin import Origin

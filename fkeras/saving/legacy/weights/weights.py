@@ -18,15 +18,15 @@ from fkeras.engine import Layer, Network
 from fkeras.engine.tree.array_list import weights_by_path
 from fkeras.engine.tree.skeleton import skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
+from fkeras.host.containers.hdf5 import Store
+from fkeras.host.containers.stored import Stored, fits, unread
 from fkeras.layers import Discretization
-from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.legacy.calls.graphs import safe_name
 from fkeras.saving.legacy.weights import arrays
 from fkeras.saving.legacy.weights.order import Orders, Unit, listed, ordered, state_of
 from fkeras.saving.quirks.origin import Origin, origin_of
 from fkeras.saving.weights.placing import Key, Transfer, with_arrays
 from fkeras.saving.weights.quantized_codes import Find, old_shapes, renewed, with_stored_codes
-from fkeras.saving.weights.weight_source import Stored, fits, unread
 
 #: name of the weight in which tf.keras stores the data of an adapted `Discretization`
 SUMMARY = "summary"

@@ -19,9 +19,9 @@ from fkeras.engine import Configurable, option, snake_case
 from fkeras.engine.config.converters import text
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.migration_hints.overrides import check_callback, own_attributes
-from fkeras.training.processes.alone import ALONE, Alone
-from fkeras.training.processes.facts import run_facts
-from fkeras.training.processes.gathering import gathered
+from fkeras.host.processes.alone import ALONE, Alone
+from fkeras.host.processes.facts import run_facts
+from fkeras.host.processes.gathering import gathered
 from fkeras.training.records.state import TrainState
 
 

@@ -15,10 +15,10 @@ from fkeras.atomic_files import npz
 from fkeras.atomic_files.atomic import as_path
 from fkeras.engine import suggest
 from fkeras.engine.values.argument_types import FilePath
+from fkeras.host.processes.arrays import with_key_data, with_keys
+from fkeras.host.processes.gathering import is_spread
+from fkeras.host.processes.writing import write_together
 from fkeras.training.callbacks.base import snapshot
-from fkeras.training.processes.arrays import with_key_data, with_keys
-from fkeras.training.processes.gathering import is_spread
-from fkeras.training.processes.writing import write_together
 from fkeras.training.records.state import TrainState
 
 _WHERE = "load_weights"

@@ -7,8 +7,8 @@ from typing import Any
 
 import jax
 
+from fkeras.host.processes.alone import Alone
 from fkeras.training.checkpoint.storage.errors import CheckpointError
-from fkeras.training.processes.alone import Alone
 
 
 def describe(error: BaseException) -> str:
@@ -29,7 +29,7 @@ def do_together(group: Alone, what: str, function: Callable[[], Any]) -> list[An
         CheckpointError: if the function failed in another process, with that process's message.
 
     Example:
-        >>> from fkeras.training.processes.alone import ALONE
+        >>> from fkeras.host.processes.alone import ALONE
         >>> do_together(ALONE, "an addition", lambda: 1 + 1)
         [2]
     """

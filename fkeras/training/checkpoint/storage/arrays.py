@@ -10,9 +10,9 @@ import ml_dtypes
 import numpy as np
 from jax.core import Tracer
 
+from fkeras.host.processes.arrays import is_key
 from fkeras.training.checkpoint.storage.disk import checksum
 from fkeras.training.checkpoint.storage.errors import CheckpointError
-from fkeras.training.processes.arrays import is_key
 
 _SHOWN = 10
 

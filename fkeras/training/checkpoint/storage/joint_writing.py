@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from fkeras.host.processes.alone import Alone
 from fkeras.training.checkpoint.storage import disk, part_files
 from fkeras.training.checkpoint.storage.agreement import describe
 from fkeras.training.checkpoint.storage.errors import JointSaveError, is_disk_full
@@ -19,7 +20,6 @@ from fkeras.training.checkpoint.storage.writing import (
     finish_save,
     start_save,
 )
-from fkeras.training.processes.alone import Alone
 
 
 def write_joint_save(

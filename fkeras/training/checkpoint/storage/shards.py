@@ -15,6 +15,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from fkeras.host.processes.alone import Alone
+from fkeras.host.processes.arrays import is_key
 from fkeras.training.checkpoint.storage import arrays as named
 from fkeras.training.checkpoint.storage.errors import BrokenSaveError
 from fkeras.training.checkpoint.storage.manifest import in_parts
@@ -25,8 +27,6 @@ from fkeras.training.checkpoint.storage.part_files import (
     check_sizes,
     folder_name,
 )
-from fkeras.training.processes.alone import Alone
-from fkeras.training.processes.arrays import is_key
 
 #: bytes of small arrays that orbax reads in one call from each folder, together
 _BATCH = 1 << 26

@@ -1,0 +1,1 @@
+"""Files, archives and processes of the machine, which know no layer."""
