@@ -73,7 +73,6 @@ def test_forbidden_tokens_stay_forbidden():
         assert kept(sampler, scores) == [1, 2, 3, 4]
 
 
-@pytest.mark.exhaustive
 def test_repetition_penalty_counts_each_token_once():
     scores = jnp.array([2.0, -2.0, 2.0])
     found = samplers.RepetitionPenalty(2.0).process(scores, history(0, 0, 1, -1))
@@ -94,7 +93,6 @@ def test_chain_has_hugging_faces_order():
     assert kept(hot) == [0, 2, 4]
 
 
-@pytest.mark.exhaustive
 def test_chain_applies_all_parts():
     chain = samplers.Chain(samplers.Temperature(2.0), samplers.SuppressedIds((0,)))
     found = chain.process(SCORES, history())
@@ -141,7 +139,6 @@ class Applied(samplers.Sampler):
 MODEL = language_models.bigram()
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "make", [lambda s: s, lambda s: [s], lambda s: samplers.Chain(s, samplers.Beam(2))]
 )
@@ -161,13 +158,11 @@ def test_sampler_of_a_user_that_returns_no_logits_is_an_error(make, function, re
         fk.generate(MODEL, None, [[1]], jax.random.key(0), 2, make(Applied(function)))
 
 
-@pytest.mark.exhaustive
 def test_logits_of_another_float_dtype_are_cast():
     sampler = samplers.Chain(Applied(lambda logits: logits.astype("bfloat16")), samplers.Greedy())
     assert fk.generate(MODEL, None, [[1]], None, 2, sampler).tokens.shape == (1, 2)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("value", [[0.0] * 11, np.zeros(11), {}])
 def test_fields_without_a_hash_are_errors(value):
     with pytest.raises(

@@ -92,6 +92,7 @@ def test_the_plan_of_a_mesh_is_that_of_xla(case, axes, sharding):
     assert sum(call.communication for call in plan.calls) == plan.communication
 
 
+@pytest.mark.exhaustive
 def test_the_table_of_a_mesh():
     model, batch = dense()
     trainer = fk.Trainer("adam", LOGITS, mesh=jax.make_mesh((8,), ("data",)), sharding="fsdp")

@@ -24,7 +24,6 @@ def keras_twin():
     return model
 
 
-@pytest.mark.exhaustive
 def test_the_average_is_that_of_keras():
     model = keras_twin()
     with keras_rules():
