@@ -69,7 +69,7 @@ def written_out(table, first, count, width, penalty, early):
     return finished[0][1][1:]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("width", "early"), [(1, False), (2, False), (2, True), (3, False)])
 def test_narrow_beam_equals_a_written_out_search(width, early):
     model = language_models.bigram(5, scale=30.0)

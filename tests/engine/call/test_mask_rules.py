@@ -41,7 +41,6 @@ def build(inputs, outputs):
     return fk.Model(inputs, outputs).build(jax.random.key(0))
 
 
-@pytest.mark.exhaustive
 def test_a_mask_is_a_value_of_the_graph():
     ids, x = embedded()
     model = build(ids, Steps()(fk.ops.tanh(x * 2.0) + 1.0))
@@ -64,7 +63,6 @@ def test_functions_without_mask_support_reject_a_masked_input():
     assert fk.ops.mean(fk.ops.unmask(x), axis=1).shape == (None, 3)
 
 
-@pytest.mark.exhaustive
 def test_an_explicit_mask_is_used_and_propagated():
     ids, x = embedded()
     steps = Steps()
@@ -138,7 +136,6 @@ def test_masking_masks_and_zeroes():
     np.testing.assert_array_equal(out.value, [[[1, 2], [0, 0], [5, 1]]])
 
 
-@pytest.mark.exhaustive
 def test_masks_of_a_recurrent_layer():
     ids, x = embedded()
     outputs = layers.LSTM(3, return_sequences=True, return_state=True, name="lstm")(x)
@@ -147,7 +144,6 @@ def test_masks_of_a_recurrent_layer():
     assert layers.LSTM(3)(x).node.masks == (None,)
 
 
-@pytest.mark.exhaustive
 def test_merging_layers_combine_masks():
     ids, x = embedded()
     other = fk.Input((4,), dtype="int32", name="other")
@@ -202,7 +198,6 @@ def test_training_is_static_and_not_an_array():
         layer.apply(jnp.ones((1, 2)), training=jnp.array(True), key=jax.random.key(0))
 
 
-@pytest.mark.exhaustive
 def test_a_pinned_mode_wins_over_the_models_mode():
     x = fk.Input((4,))
     model = fk.Model(x, layers.BatchNormalization(name="bn")(x, training=False))

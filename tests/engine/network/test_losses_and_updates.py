@@ -44,7 +44,6 @@ def test_losses_of_calls_and_penalties_of_weights():
     assert fk.Output(X).losses == ()
 
 
-@pytest.mark.exhaustive
 def test_apply_changes_none_of_its_arguments():
     model = fk.Sequential([fk.Input((4,)), layers.BatchNormalization(), layers.Dropout(0.5)])
     model = model.build(KEY)
@@ -117,7 +116,6 @@ def test_only_calls_of_the_graph_add_losses_and_updates(count, losses, updates):
     assert float(out.updates["lay"]["calls"]) == updates
 
 
-@pytest.mark.exhaustive
 def test_updates_of_a_nested_model_count_once():
     inner = fk.Sequential([fk.Input((4,)), layers.BatchNormalization(name="bn")], name="inner")
     outer = fk.Sequential([fk.Input((4,)), inner, layers.Dense(1)]).build(KEY)
@@ -147,7 +145,6 @@ def test_the_loss_sums_all_outputs_and_all_layers():
     assert float(logs["early_loss"]) == pytest.approx(mse["early"], rel=1e-6)
 
 
-@pytest.mark.exhaustive
 def test_moving_statistics_are_updates():
     x = np.arange(12, dtype="float32").reshape(4, 3)
     layer = layers.BatchNormalization(momentum=0.9).build(KEY, (None, 3))
@@ -275,7 +272,6 @@ def test_reset_state_resets_carries_and_keeps_statistics(wrap):
     assert jax.tree.structure(reset_state) == jax.tree.structure(state)
 
 
-@pytest.mark.exhaustive
 def test_carries_of_the_wrong_shape_are_errors():
     assert layers.Dense(2).reset_state({}) == {}
     with pytest.raises(AttributeError, match=r"reset_states.*layer\.reset_state\(state\)"):
