@@ -47,7 +47,6 @@ def test_activations_equal_keras(name, options):
     assert fk.activations.deserialize(config) is ours
 
 
-@pytest.mark.exhaustive
 def test_sparsemax_is_the_projection_on_the_simplex():
     """Keras's own numbers do not sum to 1; see the docstring."""
     both = jax.jit(lambda x: (fk.activations.sparsemax(x), fk.activations.sparsemax(x.T, axis=0)))

@@ -16,7 +16,7 @@ CONSTRAINTS = [
 ]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("name", "options"), CONSTRAINTS, ids=[n for n, _ in CONSTRAINTS])
 def test_constraints_equal_keras(name, options):
     ours = getattr(fk.constraints, name)(**options)

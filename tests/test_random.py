@@ -48,7 +48,7 @@ def test_an_integer_gives_the_numbers_of_keras(name, args, options):
         np.testing.assert_allclose(ours, theirs, 1e-5, 1e-6)
 
 
-@pytest.mark.one_in(10)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_arguments_are_those_of_keras(name):
     def read(function):

@@ -16,7 +16,6 @@ REGULARIZERS = [
 ]
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("name", "options"), REGULARIZERS, ids=lambda v: str(v))
 def test_regularizers_equal_keras(name, options):
     ours = getattr(fk.regularizers, name)(**options)

@@ -77,7 +77,6 @@ with files.replacing({place!r}) as file:
 """
 
 
-@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_a_kill_at_any_line_leaves_the_old_file_or_the_new_one(tmp_path):
     place = tmp_path / "b.bin"

@@ -99,7 +99,7 @@ def _assert_same_pairs(ours, theirs):
                 np.testing.assert_array_equal(array, keras_array)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize(
     ("name", "options"),
     [

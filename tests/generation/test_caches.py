@@ -29,7 +29,6 @@ def state(model):
     return state | model.apply(ids, state=state, mask=[mask, None]).updates
 
 
-@pytest.mark.exhaustive
 def test_taken_back_tokens_leave_the_state(model, state):
     shorter = take_back(state, jnp.array([2, 1]))
     assert shorter["positions"]["length"].tolist() == [1, 1]
@@ -53,7 +52,6 @@ def test_rows_are_found_by_their_size(model, state):
     assert has_lengths_only(own, {"gru": {"carry": -1}})
 
 
-@pytest.mark.exhaustive
 def test_capacity_counts_caches_and_no_rings(model):
     assert capacity_of(model, model.init_state(2, 6)) == 6
     window = fk.masks.Causal() & fk.masks.Window(3)

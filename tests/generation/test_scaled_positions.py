@@ -51,7 +51,6 @@ DYNAMIC = [
 ]
 
 
-@pytest.mark.exhaustive
 def test_tokens_are_those_of_transformers():
     model = model_of("longrope")
     generated = fk.generate(model, None, PROMPTS, max_new_tokens=18, cache=True)
@@ -94,7 +93,6 @@ def test_beams_depend_on_the_length_of_the_row():
     assert found.tokens.tolist() == again.tokens.tolist()
 
 
-@pytest.mark.exhaustive
 def test_dynamic_rows_depend_on_their_own_length():
     model = model_of("dynamic")
     generated = fk.generate(model, None, PROMPTS, max_new_tokens=18)
@@ -103,7 +101,6 @@ def test_dynamic_rows_depend_on_their_own_length():
     assert alone.tokens.tolist() == [DYNAMIC[0][:5]]
 
 
-@pytest.mark.exhaustive
 def test_earlier_tokens_without_ids_are_an_error():
     model = model_of("longrope")
     state = fk.generate(model, model.init_state(1, 64), [PROMPTS[0]], max_new_tokens=3).state

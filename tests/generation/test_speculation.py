@@ -15,7 +15,6 @@ from tests.support import language_models
 PROMPTS = [[1, 2, 3, 4, 5], [7, 3]]
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("draft_seed", "window"),
     [
@@ -40,7 +39,6 @@ def test_greedy_tokens_are_those_of_the_model(draft_seed, window):
     assert again is None or again.lengths.tolist() == [1, 1]
 
 
-@pytest.mark.exhaustive
 def test_end_token_among_accepted_tokens_ends_the_row():
     model = language_models.cached(depth=1)
     plain = fk.generate(model, None, PROMPTS, max_new_tokens=9)
@@ -54,7 +52,7 @@ def test_end_token_among_accepted_tokens_ends_the_row():
     assert lengths[0] == lengths[1]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["encoder_decoder", "bigram"])
 def test_encoder_and_decoder_verify_a_draft(kind):
     model = language_models.encoder_decoder(depth=1)
@@ -67,7 +65,6 @@ def test_encoder_and_decoder_verify_a_draft(kind):
     assert lengths == [[8, 8], [8, 8]]
 
 
-@pytest.mark.exhaustive
 def test_models_without_caches_draft_and_verify():
     model, draft = language_models.uncached(0), language_models.uncached(1)
     plain = fk.generate(model, None, PROMPTS, max_new_tokens=7)
@@ -75,7 +72,6 @@ def test_models_without_caches_draft_and_verify():
     assert generated.tokens.tolist() == plain.tokens.tolist()
 
 
-@pytest.mark.exhaustive
 def test_sampled_tokens_have_the_distribution_of_the_model():
     model = language_models.bigram(0, vocabulary=5, scale=25.0)
     draft = language_models.bigram(1, vocabulary=5, scale=25.0)
@@ -135,7 +131,6 @@ def test_windows_need_room_for_rejected_tokens():
             drafted(*pair)
 
 
-@pytest.mark.exhaustive
 def test_the_padding_of_the_vocabularies_may_differ():
     model = language_models.bigram()
     plain = fk.generate(model, None, PROMPTS, max_new_tokens=9, vocabulary_size=8)
@@ -149,7 +144,6 @@ def test_the_padding_of_the_vocabularies_may_differ():
         assert generated.tokens.tolist() == plain.tokens.tolist()
 
 
-@pytest.mark.exhaustive
 def test_draft_that_does_not_fit_is_an_error():
     model = language_models.bigram()
     decoder = language_models.cached(depth=1)

@@ -28,7 +28,6 @@ def model():
     return follows(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 
 
-@pytest.mark.exhaustive
 def test_stop_string_across_tokens_ends_the_row(model):
     options = {"max_new_tokens": 9, "decode": decode}
     generated = fk.generate(model, None, [[1], [6]], **options, stop=[".\nQ:", "zzz"])
@@ -40,7 +39,6 @@ def test_stop_string_across_tokens_ends_the_row(model):
     assert single.lengths.tolist() == [7]
 
 
-@pytest.mark.exhaustive
 def test_caches_end_with_the_stop_string():
     model = language_models.cached(depth=1)
     free = fk.generate(model, None, [[1, 2], [3]], max_new_tokens=8)
@@ -62,7 +60,6 @@ def test_caches_end_with_the_stop_string():
     )
 
 
-@pytest.mark.exhaustive
 def test_stop_needs_no_more_room_in_a_state():
     model = language_models.cached(depth=1)
     plain = fk.generate(model, None, [[1, 2]], max_new_tokens=5)
@@ -72,7 +69,6 @@ def test_stop_needs_no_more_room_in_a_state():
     assert generated.tokens.tolist() == plain.tokens.tolist()
 
 
-@pytest.mark.exhaustive
 def test_stream_holds_incomplete_characters_back(model):
     pieces = []
     fk.generate(
@@ -95,7 +91,6 @@ def test_stream_shows_the_rest_at_the_end(model):
     assert pieces == [(0, ": "), (1, "b."), (1, "\nQ"), (0, "\ufffd")]
 
 
-@pytest.mark.exhaustive
 def test_stream_without_decode_receives_ids(model):
     pieces = []
     generated = fk.generate(
@@ -108,7 +103,6 @@ def test_stream_without_decode_receives_ids(model):
     assert generated.lengths.tolist() == [4, 1]
 
 
-@pytest.mark.exhaustive
 def test_stop_and_stream_work_with_a_draft(model):
     pieces = []
     generated = fk.generate(
@@ -126,7 +120,6 @@ def _raises(ids):
     return {}[ids[-1]]
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("decode", "error", "message"),
     [

@@ -67,7 +67,7 @@ def test_aliases_of_initializers_are_the_classes_of_keras():
                     assert own_module.get(name) == getattr(own_module, name)()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "name", [name for name, _ in INITIALIZERS if hasattr(getattr(fk.initializers, name), "law")]
 )

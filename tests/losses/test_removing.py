@@ -82,7 +82,7 @@ def found(quick):
     return jax.device_get(every({n: pairs(n) for n in ALL if (n in QUICK) == quick}))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=() if n in QUICK else pytest.mark.exhaustive) for n in ALL],
@@ -197,7 +197,6 @@ def test_trainings_with_removed_rows_of_nan_equal_those_without_nan():
         _ = trainer.fit(run, x, {"a": NUMBERS, "b": CLASSES}, sample_weight=weights, verbose=0)
 
 
-@pytest.mark.exhaustive
 def test_a_class_of_weight_0_may_have_inputs_of_nan():
     model = fk.Sequential([fk.Input((3,)), layers.Dense(3, activation="softmax")])
     trainer = fk.Trainer("sgd", "sparse_categorical_crossentropy")
@@ -212,7 +211,6 @@ def test_a_class_of_weight_0_may_have_inputs_of_nan():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(three.model))
 
 
-@pytest.mark.exhaustive
 def test_find_nan_ignores_removed_rows():
     trainer, run = two_outputs()
     x, weight = INPUTS.copy(), np.ones(8, "float32")

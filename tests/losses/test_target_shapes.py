@@ -160,7 +160,7 @@ ALIGNING = {
 }
 
 
-@pytest.mark.one_in(42)
+@pytest.mark.one_in(21)
 @pytest.mark.parametrize(
     "name",
     [

@@ -52,7 +52,7 @@ def repeated(numbers):
     return dict(zip(numbers, jax.device_get(every(data)), strict=True))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     ("number", "group"),
     [(n, "quick") for n in NUMBERS]
@@ -142,7 +142,6 @@ def test_states_of_other_metrics_merge_as_sums():
     assert (float(both["total"]), float(both["count"])) == (6, 6)
 
 
-@pytest.mark.exhaustive
 def test_trainers_count_samples_beyond_2_to_the_24():
     model = fk.Sequential([fk.Input((2,)), layers.Dense(1)])
     trainer = fk.Trainer("sgd", "mse", metrics=["mae"])

@@ -71,7 +71,7 @@ def program(metric, shapes):
     return run
 
 
-@pytest.mark.one_in(17)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize(("metric", "kind"), DRAWN, ids=lambda v: repr(v))
 def test_merging_equals_updating_on_the_concatenation(metric, kind):
     @settings(max_examples=12, deadline=None, derandomize=True)
@@ -118,7 +118,6 @@ def test_every_public_metric_is_merged_somewhere():
     assert classes == {type(metric).__name__ for metric, _ in (*CASES, *DRAWN)}
 
 
-@pytest.mark.exhaustive
 def test_states_of_several_devices_merge():
     metric = metrics.AUC(num_thresholds=5)
     y_true, y_pred, weight = rows("binary", 0)

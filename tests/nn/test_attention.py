@@ -147,7 +147,6 @@ def test_blocks_equal_one_product(name):
         np.testing.assert_allclose(ours, expected, atol=2e-5)
 
 
-@pytest.mark.exhaustive
 def test_blocks_of_padded_rows():
     layer = layers.MultiHeadAttention(2, 3, sliding_window=70, empty_rows="keras")
     x, mask = _normal(2, 2100, 4), jnp.arange(2100)[None] < jnp.array([[300], [2000]])

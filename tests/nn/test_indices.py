@@ -64,7 +64,6 @@ def test_invalid_indices_give_nan_and_no_gradient(dtype, values):
     assert np.isnan(values).tolist() == [False] * 4 + [True] * (len(index) - 4)
 
 
-@pytest.mark.exhaustive
 def test_invalid_labels_do_not_change_gradients_of_valid_labels():
     scores = jnp.array([[0.3, -1.0, 2.0], [0.1, 0.2, 0.3]])
 
@@ -170,7 +169,6 @@ def test_tables_are_found_inside_networks_and_wrappers():
     assert scores.shape == (None, 5)
 
 
-@pytest.mark.exhaustive
 def test_integers_out_of_range_of_an_integer_input_are_rejected(monkeypatch):
     x = fk.Input((2,), dtype="uint8")
     model = fk.Model(x, layers.Rescaling(1 / 255)(x))

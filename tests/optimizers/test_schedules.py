@@ -27,7 +27,7 @@ def test_schedules_are_functions_and_parts_of_an_optimizer(rate):
         np.testing.assert_allclose(delta, -jnp.reshape(rate(jnp.int32(step)), 1), rtol=1e-6)
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
 def test_schedules_equal_keras(schedule):
     config = schedules.serialize(schedule)
@@ -98,7 +98,7 @@ def test_schedules_distinguish_steps_beyond_2_to_the_24():
     assert 0 <= around[3] <= 1
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("step", [3, 3.0, np.int8(3), np.uint32(3), np.int64(3), jnp.float32(3)])
 def test_schedules_take_steps_of_every_dtype(step):
     for schedule in SCHEDULES[::3]:

@@ -360,7 +360,7 @@ def test_integers_beyond_32_bits_do_not_wrap(name):
 FLOATS = {"nan": np.nan, "infinity": np.inf, "beyond float32": 1e300}
 
 
-@pytest.mark.one_in(11)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("kind", FLOATS)
 @pytest.mark.parametrize("name", [n for n in ENTRIES if "ids" not in n])
 def test_numbers_that_are_not_finite(name, kind):
@@ -420,7 +420,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_functions_accept_big_endian_and_64_bit_arrays(name, tmp_path):
     entry, arrays = OTHERS[name], kinds(BITS, tmp_path)

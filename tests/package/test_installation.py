@@ -144,7 +144,6 @@ def test_export_without_flatbuffers(tmp_path, monkeypatch):
         fk.export(_model(), {}, tmp_path / "m.jax")
 
 
-@pytest.mark.exhaustive
 def test_the_import_leaves_slow_packages_out():
     """`jax.extend` imports Pallas, which took a third of the time of `import fkeras`."""
     program = (

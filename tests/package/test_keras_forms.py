@@ -132,7 +132,7 @@ def _without_modules(value):
     return [_without_modules(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("path", KINDS)
 def test_every_kind_is_made_from_class_name_and_config(path):
     library, theirs, compared = getattr(fk, path), getattr(keras, path), 0
@@ -159,7 +159,6 @@ def test_every_kind_is_made_from_class_name_and_config(path):
     assert compared > 2
 
 
-@pytest.mark.exhaustive
 def test_layers_are_made_from_class_name_and_config():
     exempt = ("Lambda", "JaxLayer", "FlaxLayer")
     cases = {type(c.layer).__name__: c.layer for c in all_cases()}
@@ -191,7 +190,7 @@ ARGUMENT_FORMS = [
 ]
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "data", "expected"), ARGUMENT_FORMS)
 def test_arguments_of_layers_take_class_name_and_config(name, data, expected):
     made = layers.Dense(2, **{name: data}), layers.Dense.from_config({"units": 2, name: data})

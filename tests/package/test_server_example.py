@@ -97,7 +97,6 @@ def test_overload_is_answered_with_503_and_the_server_goes_on(server, monkeypatc
         assert server.ask(url, [1.0, 2.0, 3.0])[0] == 200
 
 
-@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("row", "text"),
     [

@@ -82,7 +82,6 @@ def test_another_backbone_and_an_ensemble(page, compute, expected):
     np.testing.assert_allclose(compute(page.ensemble, state), mean, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.exhaustive
 def test_inputs(page, compute):
     assert page.larger.outputs.shape == (None, 20, 12, 8)
     large = np.zeros((1, 20, 12, 1), "float32")

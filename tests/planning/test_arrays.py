@@ -40,7 +40,7 @@ GRADIENTS = (
 )
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("function", [chain, shared, scanned, stacked, attention, *GRADIENTS])
 def test_the_largest_memory_is_that_of_xla(function):
     compiled = jax.jit(function).lower(MATRIX).compile()

@@ -163,7 +163,6 @@ def test_a_mesh_of_devices_belongs_into_the_trainer():
         fk.plan(*dense(), "adam", mesh={"data": 2})
 
 
-@pytest.mark.exhaustive
 def test_rows_on_two_devices_need_half_of_the_operations():
     model, batch = images()
     alone = fk.plan(model, batch, fk.Trainer("sgd", LOGITS))
@@ -175,7 +174,6 @@ def test_rows_on_two_devices_need_half_of_the_operations():
     assert shared.communication == pytest.approx(alone.gradients, rel=0.1)
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("axes", [{"data": 1}, {"data": 1, "model": 1}, {"data": 2, "model": 1}])
 def test_axes_of_one_device_need_no_communication(axes):
     model, batch = dense()

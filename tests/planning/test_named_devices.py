@@ -92,7 +92,6 @@ def test_memory_and_clock(name, gib, clock):
     assert name_of(CHIPS[name].kind) == name
 
 
-@pytest.mark.exhaustive
 def test_a_missing_compiler_is_named(monkeypatch):
     monkeypatch.setattr(devices.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r'libtpu.*pip install "jax\[tpu\]"'):

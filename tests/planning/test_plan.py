@@ -82,7 +82,6 @@ def test_a_built_model_an_unbuilt_model_and_a_run_have_the_same_plan():
     assert fk.plan(model, wide, trainer) == plan
 
 
-@pytest.mark.exhaustive
 def test_bytes_of_each_call():
     model, batch, trainer = images()
     plan = fk.plan(model, batch, trainer)
@@ -153,7 +152,6 @@ def test_memory_of_a_loop_over_blocks_is_that_of_xla(options):
     assert plan.peak == pytest.approx(peak, rel=0.001)
 
 
-@pytest.mark.exhaustive
 def test_frozen_weights_have_no_gradients():
     model, batch, trainer = dense()
     run = trainer.init(model, jax.random.key(0))

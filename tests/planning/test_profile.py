@@ -152,7 +152,7 @@ def test_blocks_in_a_loop_share_the_time():
     assert times["dense_1"] > 0
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

@@ -114,7 +114,6 @@ def test_prefixes_are_those_of_the_file(tmp_path, change):
     assert (tmp_path / "written/model.safetensors").read_bytes() == same
 
 
-@pytest.mark.exhaustive
 def test_biases_are_those_of_the_file(tmp_path):
     def without(tensors):
         for name in [name for name in tensors if name.endswith(".bias")]:

@@ -106,7 +106,6 @@ def test_eight_devices_compute_the_numbers_of_one(name, sizes):
     assert sum(a.addressable_shards[0].data.size for a in matrices) == whole + share
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "adapter",
     [
@@ -204,7 +203,6 @@ def test_the_plan_names_key_heads_that_the_devices_cannot_share():
     ) in str(plan)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name",
     ["llama", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in ("gemma2", "gemma3"))],

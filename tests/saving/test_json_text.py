@@ -19,7 +19,7 @@ FILES = {
 }
 
 
-@pytest.mark.one_in(11)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", FILES)
 def test_json_of_keras_1_and_2_is_the_model_of_its_file(name):
     root = FILES[name]["attributes"][""]
@@ -31,7 +31,6 @@ def test_json_of_keras_1_and_2_is_the_model_of_its_file(name):
     assert model == fk.engine.unbuilt(expected)
 
 
-@pytest.mark.exhaustive
 def test_json_of_keras_2_and_its_weights(tmp_path):
     tree = cases()["shared"]["file"]
     path = tmp_path / "weights.h5"

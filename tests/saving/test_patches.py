@@ -41,7 +41,7 @@ PAIRS = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", PAIRS)
 def test_a_patch_survives_its_file(case, tmp_path):
     a, b = PAIRS[case]
@@ -128,7 +128,6 @@ def test_other_values_in_a_file_are_found_when_they_are_applied(tmp_path):
         transforms.apply(a, fk.load_patch(path))
 
 
-@pytest.mark.exhaustive
 def test_files_that_are_no_patches(tmp_path):
     with pytest.raises(FileNotFoundError):
         fk.load_patch(tmp_path / "none.patch")

@@ -60,7 +60,7 @@ class Peak:
 FILES = ["m.keras", "w.weights.h5", "w.safetensors", "w.npz"]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", FILES)
 def test_files_are_read_into_shards_and_no_device_holds_more_than_its_share(
     name, tmp_path, monkeypatch

@@ -104,7 +104,7 @@ def test_other_programs_read_and_write_safetensors(tmp_path):
     np.testing.assert_array_equal(state["norm"]["moving_mean"], theirs["norm/moving_mean"])
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", ["bfloat16", "float8_e4m3fn", "float8_e5m2", ">f4"])
 def test_small_floats_and_any_layout_in_safetensors(tmp_path, kind):
     path = tmp_path / "w.safetensors"
@@ -201,7 +201,6 @@ def test_legacy_weights(tmp_path):
     np.testing.assert_allclose(model(x), compute(theirs, x), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.exhaustive
 def test_legacy_weights_of_another_structure(tmp_path):
     with keras_rules():
         body, norm = (
@@ -313,7 +312,7 @@ def _with_kind(name):
     return f"{'state' if 'moving' in name else 'weights'}/{name}"
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
 @pytest.mark.parametrize("named", [str, _with_kind])
 def test_names_may_begin_with_the_kind_of_the_array(suffix, named, tmp_path):
@@ -332,7 +331,6 @@ def test_names_may_begin_with_the_kind_of_the_array(suffix, named, tmp_path):
     )
 
 
-@pytest.mark.exhaustive
 def test_a_layer_may_have_the_name_weights(tmp_path):
     model = fk.Sequential([fk.Input((3,)), layers.Dense(2, name="weights")]).build(KEY)
     for suffix in (".npz", ".safetensors"):

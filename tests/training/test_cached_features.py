@@ -102,7 +102,7 @@ def assert_equal(one, other):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", quick_cases(CASES, "simple", "several", "strings"))
 def test_a_training_on_features_equals_that_of_the_model(case):
     whole, cached = (trained(*CASES[case], cache=cache) for cache in (False, True))
@@ -364,7 +364,7 @@ def test_frozen_layers_behind_the_cache_are_a_warning():
     assert caught[0].filename == __file__
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "data", [[(X, Y)], iter([(X, Y)]), lambda step: (X, Y)], ids=["list", "iterator", "function"]
 )

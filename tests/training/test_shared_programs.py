@@ -57,7 +57,6 @@ def _output(program, **variables):
     return done.stdout.split()
 
 
-@pytest.mark.exhaustive
 def test_a_second_process_compiles_nothing(tmp_path):
     def run(seed):
         output = _output(TRAINING, XDG_CACHE_HOME=str(tmp_path), PYTHONHASHSEED=seed)

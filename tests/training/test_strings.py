@@ -168,7 +168,6 @@ def test_sources_of_batches():
     _equal(logs, TRAINER.evaluate(one, X, PRICES, batch_size=3, verbose=0))
 
 
-@pytest.mark.exhaustive
 def test_step_and_run():
     whole, device = _runs()
     one, logs = TRAINER.step(whole, (X, PRICES))
@@ -256,7 +255,6 @@ def test_nan_is_found_in_strings_and_in_the_batch_of_the_error():
     assert fk.find_nan(run, (["a", "b"], np.ones((2, 2))), trainer).path == "log"
 
 
-@pytest.mark.exhaustive
 def test_predictions_that_are_strings():
     trainer, run = _words_run()
     words = layers.StringLookup(vocabulary=["p", "q"], invert=True, name="word")
@@ -381,7 +379,6 @@ def test_texts_of_changing_length():
         _ = trainer.fit(run, [(texts[:2], y[:2]), (texts[1:2], y[1:2])], verbose=0)
 
 
-@pytest.mark.exhaustive
 def test_a_table_is_passed_by_its_columns():
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"city": CITIES, "area": AREAS[:, 0]})

@@ -139,7 +139,6 @@ def test_order_of_the_rows_is_the_same_from_the_host():
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.exhaustive
 def test_order_of_the_rows_is_a_function_of_key_and_epoch():
     one, two = host_arrays.order_of(20, 24, KEY, 3), host_arrays.order_of(20, 24, KEY, 3)
     np.testing.assert_array_equal(one, two)
@@ -151,7 +150,6 @@ def test_order_of_the_rows_is_a_function_of_key_and_epoch():
     chex.assert_trees_all_equal(first.model, second.model)
 
 
-@pytest.mark.exhaustive
 def test_sample_and_class_weights_multiply():
     trainer = fk.Trainer(
         fk.optimizers.SGD(0.0), "sparse_categorical_crossentropy", weighted_metrics=["accuracy"]
@@ -244,7 +242,7 @@ def two_layers():
     return fk.Model(x, layers.Dense(3, "softmax", name="out")(layers.Dense(6, "relu")(x)))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("optimizer", "model"),
     [
@@ -293,7 +291,6 @@ def test_a_callback_may_freeze_and_unfreeze():
     assert np.any(kernels[1] != kernels[2])
 
 
-@pytest.mark.exhaustive
 def test_the_optimizer_state_of_another_model_is_reported():
     other = fk.Trainer("adam", "mse").init(linear(), KEY)
     with pytest.raises(fk.FKerasError, match=r"(?s)expected the state of .*trainer.init"):

@@ -85,7 +85,6 @@ def test_a_nested_network_is_split_inside():
     assert part.reasons == ("'inner/dropout' (Dropout) draws random numbers",)
 
 
-@pytest.mark.exhaustive
 def test_a_nested_network_with_two_calls_is_whole():
     x = fk.Input((4,))
     twice = fk.Model(x, frozen(4, "a")(x), name="inner")
@@ -142,7 +141,6 @@ def test_the_reason_of_each_kind_is_named(layer, reason):
     assert part.cut.front == (1,)
 
 
-@pytest.mark.exhaustive
 def test_a_pinned_mode_and_a_frozen_normalization_change_nothing():
     x = fk.Input((4,))
     noisy = fk.Model(x, layers.Dropout(0.5)(x), name="noisy")

@@ -42,7 +42,6 @@ def test_jax_arrays_give_jax_arrays():
         jax.jit(fk.utils.to_categorical)(jnp.asarray([0, 2]))
 
 
-@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("x", "count", "message"),
     [

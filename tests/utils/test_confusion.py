@@ -103,7 +103,6 @@ def test_matplotlib_draws_the_matrix():
     assert confusion_matrix(np.arange(40), np.arange(40)).plot(axes) is figure
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("labels", "predictions", "options", "error", "message"),
     [

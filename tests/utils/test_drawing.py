@@ -43,7 +43,7 @@ def test_options_change_the_dot_text(options, lines):
         assert line in text, text
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "start"), [("m.dot", "digraph"), ("m.mmd", "flowchart TD"), ("m.svg", "<svg")]
 )

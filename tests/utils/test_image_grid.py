@@ -54,7 +54,6 @@ def test_colors(channels):
     np.testing.assert_array_equal(list(_images(image_grid(images))), images)
 
 
-@pytest.mark.exhaustive
 def test_titles_show_predictions_and_mistakes():
     names = ["cat", "<dog>"]
     texts = _texts(image_grid(IMAGES, SCORES, [0, 0, 1], class_names=names))
@@ -66,7 +65,6 @@ def test_titles_show_predictions_and_mistakes():
     assert _texts(image_grid(IMAGES)) == []
 
 
-@pytest.mark.exhaustive
 def test_rows_and_columns():
     images = np.zeros((12, 4, 4))
 

@@ -88,7 +88,7 @@ def test_saving_transparency_as_jpeg_warns(tmp_path):
         fk.utils.save_img(tmp_path / "a.jpg", np.ones((4, 4, 4)))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

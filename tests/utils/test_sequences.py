@@ -9,7 +9,7 @@ from tests.support.keras_oracle import keras
 SEQUENCES = [[1], [2, 3, 4], [], [5, 6]]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("maxlen", [None, 2, 5])
 @pytest.mark.parametrize("padding", ["pre", "post"])
 @pytest.mark.parametrize("truncating", ["pre", "post"])

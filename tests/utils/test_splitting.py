@@ -59,7 +59,6 @@ def test_datasets_of_grain_are_split(shuffle):
         assert [int(row) for row in part] == array.tolist()
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("total", [5, 7])  # 2.5 rounds down to 2, and 3.5 rounds up to 4
 def test_halves_of_an_odd_number_of_samples_do_not_overlap(total):
     left, right = fk.utils.split_dataset(np.arange(total), 0.5, 0.5)

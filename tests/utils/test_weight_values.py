@@ -25,7 +25,6 @@ def test_values_are_printed_below_path_and_shape(capsys):
     assert str(np.asarray(model.layers["out"].kernel)) in text
 
 
-@pytest.mark.exhaustive
 def test_long_arrays_and_numpy_options():
     model = _model().build(jax.random.key(0))
     with np.printoptions(threshold=10, edgeitems=1):

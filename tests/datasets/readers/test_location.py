@@ -63,7 +63,6 @@ def test_the_size_of_a_download_is_limited(web, tmp_path, monkeypatch):
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
 
-@pytest.mark.exhaustive
 def test_existing_files_need_no_download(web, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here.npz").write_bytes(b"")

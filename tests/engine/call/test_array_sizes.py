@@ -23,7 +23,6 @@ TOO_LARGE = {
 }
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", TOO_LARGE)
 def test_calls_beyond_64_bits_are_rejected_with_the_name_of_the_layer(name):
     layer, shape = TOO_LARGE[name]
@@ -48,7 +47,6 @@ def test_calls_below_the_bound_are_recorded_with_their_largest_array():
     assert call.node.signature.largest_bytes == 4 * 12 * 12
 
 
-@pytest.mark.exhaustive
 def test_the_largest_array_may_lie_in_an_inner_program():
     def outer(x):
         return jax.lax.scan(lambda c, _: (c, jnp.outer(c, c).sum()), x, None, length=2)[1].sum()

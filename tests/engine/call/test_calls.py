@@ -20,7 +20,6 @@ KEY = jax.random.key(5)
 X = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")
 
 
-@pytest.mark.exhaustive
 def test_a_wrong_name_in_the_state_is_an_error():
     norm = layers.BatchNormalization(name="norm")
     model = fk.Sequential([fk.Input((4,)), norm, layers.Dense(2)], name="model").build(KEY)
@@ -270,7 +269,6 @@ def test_is_symbolic_is_true_for_symbolic_tensors_only():
     assert seen == [False]
 
 
-@pytest.mark.exhaustive
 def test_the_package_has_no_class_variable():
     for path in pathlib.Path(fk.__file__).parent.rglob("*.py"):
         text = path.read_text()
@@ -355,7 +353,6 @@ def test_repeated_calls_are_separate_nodes():
     assert sources == list(graph.input_names)
 
 
-@pytest.mark.exhaustive
 def test_discarded_models_leave_no_memory():
     layer = layers.Dense(2).build(KEY, (None, 4))
     kinds = (fk.Graph, fk.Node, fk.KerasTensor, fk.Model)
@@ -420,7 +417,6 @@ class TwoCounts(fk.Layer):
         return fk.Output(x, updates={name: jnp.ones(()) for name in self.updated})
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("updated", "message"),
     [(("a",), "without 'b'"), (("a", "b", "c"), "with 'c', which the state lacks")],

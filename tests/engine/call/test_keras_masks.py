@@ -284,7 +284,6 @@ def test_a_batch_size_of_an_input_is_no_constraint_unless_state_needs_it(tmp_pat
         model.apply(x, state=state)
 
 
-@pytest.mark.exhaustive
 def test_a_graph_that_computes_with_the_batch_size_keeps_it(tmp_path):
     with keras_rules():
         x = keras.Input(batch_shape=(2, 4))

@@ -101,7 +101,6 @@ def test_a_class_of_another_package_is_not_the_built_in_of_its_name(registered):
     assert fk.layers.deserialize(config) == layers.Dense(2)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("file", ["graph.keras", "row.keras", "row.h5"])
 def test_suggested_code_is_python_and_works(files, file):
     folder, _ = files

@@ -195,7 +195,7 @@ def plain(config):
     return [plain(v) for v in config] if isinstance(config, list | tuple) else config
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("kind", "row"), ROWS, ids=IDS)
 def test_keras_reads_our_json(kind, row):
     value, keras_kind = row(fk), namespace(keras, kind)

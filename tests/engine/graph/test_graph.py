@@ -216,7 +216,6 @@ def test_calls_and_depths_of_a_shared_layer():
     assert graph.node_indices == (0, 0, 1, 0)
 
 
-@pytest.mark.exhaustive
 def test_a_chain_of_20_000_nodes_closes_without_recursion():
     depth, spec = 20_000, Spec(("b", 2))
     layer = layers.Dense(2, name="d")
@@ -293,7 +292,6 @@ print(graph.layers, graph.nodes_by_depth)
 """
 
 
-@pytest.mark.exhaustive
 def test_the_order_of_layers_does_not_depend_on_hashes():
     # a second process has another hash seed
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
@@ -331,7 +329,6 @@ def test_an_output_that_no_input_reaches_is_an_error():
         fk.Model(x, y)
 
 
-@pytest.mark.exhaustive
 def test_a_chain_of_5_000_layers_closes_in_2_seconds():
     x, h = chain(5000)
     start = time.process_time()
@@ -343,7 +340,6 @@ def test_a_chain_of_5_000_layers_closes_in_2_seconds():
     assert hash(model) == hash(model.replace())
 
 
-@pytest.mark.exhaustive
 def test_discarded_calls_leave_memory_flat():
     gc.freeze()  # objects of other tests need no traversal
     x, layer = fk.Input((4,)), layers.Dense(4)

@@ -93,7 +93,6 @@ def reference(inputs, outputs):
     return [(type(n.layer), depths[n]) for n in calls], [type(l) for l in ranked]
 
 
-@pytest.mark.exhaustive
 @few
 @given(recipes())
 def test_closing_equals_a_recursive_reference(recipe):
@@ -151,7 +150,6 @@ def test_opening_and_closing_again_gives_the_same_graph(recipe):
     assert reclosed == model
 
 
-@pytest.mark.exhaustive
 def test_a_random_graph_equals_its_layers_called_one_by_one():
     import jax
 

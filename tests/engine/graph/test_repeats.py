@@ -144,7 +144,6 @@ def test_the_program_has_one_block():
     assert count(model) == 6 * count(roll(model))
 
 
-@pytest.mark.exhaustive
 def test_roll_keeps_names_weights_and_files(tmp_path):
     model = chain().build(KEY)
     rolled = roll(model)
@@ -155,7 +154,6 @@ def test_roll_keeps_names_weights_and_files(tmp_path):
     assert fk.load_model(tmp_path / "m.keras")[0] == model
 
 
-@pytest.mark.exhaustive
 def test_a_frozen_layer_divides_the_blocks():
     model = fk.freeze(chain(7).build(KEY), "dense_6")
     counts = [

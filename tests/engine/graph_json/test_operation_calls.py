@@ -239,7 +239,6 @@ def test_calls_without_a_keras_form_keep_their_own_form():
     assert fk.Model.from_config(config) == model
 
 
-@pytest.mark.exhaustive
 def test_calls_keep_arguments_by_position_and_by_name():
     x = fk.Input((4, 6), batch_size=2, name="x")
     o = fk.ops
@@ -262,7 +261,6 @@ def test_a_dtype_is_saved_by_name():
     assert config["layers"][1]["config"]["dtype"] == "float16"
 
 
-@pytest.mark.exhaustive
 def test_an_activation_that_is_an_operation_in_keras():
     with keras_rules():
         x = keras.Input((3,), name="x")

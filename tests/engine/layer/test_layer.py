@@ -84,7 +84,7 @@ def test_a_function_of_arrays_is_one_node(function):
         jnp.tanh(x)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("initializer", "mean", "variance"),
     [
@@ -240,7 +240,6 @@ def test_outputs_of_each_call_of_a_shared_lstm():
     assert [t.coord.layer for t in merged.get_input_at(0)] == ["a", "b"], "several come as a list"
 
 
-@pytest.mark.exhaustive
 def test_input_spec_before_and_after_building():
     assert layers.Dense(2).input_spec == fk.InputSpec(min_ndim=2)
     built = layers.Dense(2).build(KEY, (None, 7))
@@ -379,7 +378,6 @@ def test_weights_and_state_are_ordered_layer_by_layer():
     assert [float(w.flat[0]) for w in model.get_weights(state)] == list(range(8))
 
 
-@pytest.mark.exhaustive
 def test_a_dtype_policy_separates_weights_from_computation():
     layer = layers.Dense(3, dtype="mixed_bfloat16").build(KEY, (None, 4))
     assert layer.kernel.dtype == jnp.float32
@@ -393,7 +391,6 @@ def test_a_dtype_policy_separates_weights_from_computation():
         layers.Dense(3, dtype="mixed_bfloat")
 
 
-@pytest.mark.exhaustive
 def test_a_thousand_calls_do_not_change_a_layer():
     layer = layers.Dense(2).build(KEY, (None, 4))
     x, layer_hash, attributes = fk.Input((4,)), hash(layer), None
@@ -525,7 +522,6 @@ def test_an_unbuilt_layer_on_an_array_names_build(layer):
         jax.jit(layer)(X)
 
 
-@pytest.mark.exhaustive
 def test_numbers_and_lists_are_not_tensors():
     layer = layers.Dense(2, name="dn").build(KEY, (None, 2))
     with pytest.raises(

@@ -42,7 +42,6 @@ def unpacked():
     return y, updates
 
 
-@pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     ("mistake", "words"),
     [

@@ -158,7 +158,6 @@ def test_a_traceback_shows_only_the_frames_of_the_user(filtering, name):
     assert frames[-1].name == last
 
 
-@pytest.mark.exhaustive
 def test_donated_arrays_are_one_exception(filtering):
     layer = layers.Dense(3).build(KEY, (None, 3))
     jax.jit(lambda layer: jax.tree.map(lambda a: a + 1, layer), donate_argnums=0)(layer)
@@ -235,7 +234,6 @@ def test_a_setting_shows_all_frames(monkeypatch, library):
     assert len(traceback.extract_tb(error.__traceback__)) > 8
 
 
-@pytest.mark.exhaustive
 def test_a_script_prints_one_exception_with_the_lines_of_the_script(tmp_path):
     script = tmp_path / "program.py"
     script.write_text(

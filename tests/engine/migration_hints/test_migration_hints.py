@@ -278,7 +278,6 @@ def test_a_keras_habit_gets_a_migration_hint(expression, part):
         compile(code, expression, "exec")
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("function", "part"),
     [

@@ -201,7 +201,7 @@ def _drawn(theirs):
 
 
 # the model of all layer types compiles as long as all other models together
-@pytest.mark.exhaustive
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=pytest.mark.exhaustive if n == "mixed" else ()) for n in PAIRS],
@@ -323,7 +323,6 @@ def test_a_subclassed_model_of_keras_opens_with_its_class(tmp_path):
     np.testing.assert_allclose(model(X), expected, atol=1e-5)
 
 
-@pytest.mark.exhaustive
 def test_wrong_fields_are_listed(tmp_path):
     with keras_rules():
         _drawn(KerasFlat).save_weights(tmp_path / "w.weights.h5")

@@ -147,7 +147,6 @@ def test_a_state_of_another_batch():
             MODEL.apply(IDS[:2], state=MODEL.init_state(3, 10), mask=mask)
 
 
-@pytest.mark.exhaustive
 def test_caches_are_no_weights(tmp_path):
     _, state = _decode(MODEL, [8])
     weights, plain = MODEL.get_weights(state), MODEL.get_weights(STATE)

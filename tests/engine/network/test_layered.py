@@ -46,7 +46,6 @@ def test_boxes_do_not_overlap_and_lie_inside(case, direction):
         assert apart or abs(y1 - y2) >= (sizes[a][1] + sizes[b][1]) / 2
 
 
-@pytest.mark.exhaustive
 def test_the_boxes_of_a_chain_stand_in_a_line():
     assert len({x for x, _ in _layout(CHAIN)[1].places.values()}) == 1
     assert len({y for _, y in _layout(CHAIN, "LR")[1].places.values()}) == 1
@@ -105,7 +104,6 @@ def test_a_frame_contains_the_boxes_of_a_nested_network():
     assert to_svg(model, nested=False).count("<rect") == 3
 
 
-@pytest.mark.exhaustive
 def test_equal_models_have_equal_drawings_and_long_models_are_drawn():
     def chain(count):
         return fk.Sequential([fk.Input((2,)), *[layers.ReLU() for _ in range(count)]])

@@ -274,7 +274,6 @@ def test_freezing_a_sub_model(key):
     assert model.layers["enc"].trainable
 
 
-@pytest.mark.exhaustive
 def test_trainable_of_the_constructor_applies_to_all_layers_inside(key):
     x = fk.Input((4,), name="x")
     model = fk.Model(x, encoder()(x), trainable=False).build(key)
@@ -331,7 +330,6 @@ def nested_free(model):
     return fk.engine.unbuilt(model)
 
 
-@pytest.mark.exhaustive
 def test_a_subclass_as_a_plain_model(key):
     model = Residual(4).build(key, (None, 4))
     plain = model.functional()
@@ -363,7 +361,6 @@ def test_sequential_models_build_later(key):
         model(ones(2, 4))
 
 
-@pytest.mark.exhaustive
 def test_add_pop_and_slices_return_new_models(key):
     model = fk.Sequential([fk.Input((4,)), layers.Dense(3)])
     longer = model.add(layers.Dense(2)).add(layers.Activation("relu"))
@@ -515,7 +512,6 @@ def test_a_layer_of_three_methods_trains(key):
     assert losses[-1] < 0.1 * losses[0]
 
 
-@pytest.mark.exhaustive
 def test_abstract_build_of_a_billion_weights_allocates_nothing(key):
     x = fk.Input((32_768,), name="x")
     model = fk.Model(x, layers.Dense(32_768)(x))

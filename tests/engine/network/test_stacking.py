@@ -83,7 +83,7 @@ def test_a_stacked_network_computes_what_single_blocks_compute(make):
         )
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("make", [chain, nested])
 def test_unstack_inverts_stack(make):
     model = make().build(KEY)
@@ -98,7 +98,6 @@ def test_unstack_inverts_stack(make):
     jax.tree.map(np.testing.assert_array_equal, stacking.unstack_weights(stacked), weights)
 
 
-@pytest.mark.exhaustive
 def test_the_number_of_leaves_does_not_depend_on_the_number_of_blocks():
     counts = []
     for blocks in (2, 5):

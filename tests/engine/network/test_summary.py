@@ -29,7 +29,6 @@ def test_unknown_flops_are_shown_as_unknown():
     assert re.search(r"lstm \(LSTM\) .* \?  input_layer", text)
 
 
-@pytest.mark.exhaustive
 def test_long_names_are_wrapped_at_100_columns_and_never_truncated():
     x = fk.Input((3,), name="x")
     names = [f"part_{number}_of_a_network_with_a_very_long_name_" + "y" * 60 for number in range(3)]

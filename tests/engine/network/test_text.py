@@ -53,7 +53,6 @@ def test_a_built_model_shows_numbers_of_weights():
     assert remarks["lstm"] == "(b, 3), (b, 3), (b, 3), 144 weights, frozen"
 
 
-@pytest.mark.exhaustive
 def test_a_graph_shows_names_only():
     lines = [" ".join(line.split()) for line in repr(siamese().graph).splitlines()]
     assert lines[0] == "Graph:"
@@ -125,7 +124,6 @@ def test_long_tuples_of_layers_lose_their_middle():
     assert repr(layers.Reshape((2,) * 16)).count("2") == 16
 
 
-@pytest.mark.exhaustive
 def test_layers_show_shapes_and_dtypes_of_arrays():
     dense = layers.Dense(3, name="d").build(jax.random.key(0), (None, 4))
     assert repr(dense) == "Dense(3, name='d', kernel=f32[4,3], bias=f32[3])"
@@ -152,7 +150,6 @@ def test_arrays_among_arguments():
     assert repr(Shift(np.float32(2.0))).startswith("Shift(")
 
 
-@pytest.mark.exhaustive
 def test_calls_of_a_built_model_name_no_shapes_of_weights():
     model = fk.Sequential([fk.Input((4,)), layers.Dense(3)])
     before, after = repr(model), repr(model.build(jax.random.key(0)))

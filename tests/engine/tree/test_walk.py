@@ -60,7 +60,6 @@ def test_a_value_is_rebuilt_with_other_layers_in_the_same_containers():
     assert replace_children(layer, lambda path, child: child.replace(name="other")) != layer
 
 
-@pytest.mark.exhaustive
 def test_keras_order_holds_every_array_of_the_list_once():
     built = model().build(KEY)
     state = built.init_state()

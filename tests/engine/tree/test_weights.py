@@ -55,7 +55,6 @@ def test_paths_of_weights():
     assert paths(outer)[:2] == ["functional/comp/kid/kernel", "functional/comp/kid/bias"]
 
 
-@pytest.mark.exhaustive
 def test_child_layers_in_lists_and_dictionaries(capsys):
     parent = Parent(Affine(3), [Affine(3), Affine(3)], {"left": Affine(3)}).build(KEY, (None, 4))
     assert paths(parent) == [

@@ -44,7 +44,6 @@ def test_deep_networks_for_images_of_unknown_size():
     np.testing.assert_array_equal(model(x), other(x))
 
 
-@pytest.mark.exhaustive
 def test_a_nested_sequential_has_no_computed_sizes_in_files(tmp_path):
     inputs = fk.Input((None, None, 2))
     x = layers.MaxPooling2D(2)(inputs)

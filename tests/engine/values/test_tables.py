@@ -43,7 +43,6 @@ def test_a_column_without_numbers_is_named(table, parts):
     assert "Pad rows" not in str(caught.value)
 
 
-@pytest.mark.exhaustive
 def test_columns_of_numbers_are_taken():
     for column in ([1.0, 2.0], pandas.array([1, 2], dtype="Int64"), [True, False]):
         run, _ = TRAINER.fit(RUN, pandas.DataFrame({"a": column}), Y, verbose=0)
@@ -98,7 +97,6 @@ def test_missing_values_of_a_series_and_of_targets():
     assert int(run.step) == 1
 
 
-@pytest.mark.exhaustive
 def test_the_lines_of_the_messages_work():
     table = pandas.DataFrame({"a": pandas.array([1, None], dtype="Int64")})
     run, _ = TRAINER.fit(RUN, table.fillna(0), Y, verbose=0)

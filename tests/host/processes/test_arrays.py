@@ -27,7 +27,6 @@ def test_put_equals_device_put(array):
     assert bool((received == expected).all())
 
 
-@pytest.mark.exhaustive
 def test_put_in_a_trace_and_on_one_device():
     moved = jax.jit(lambda x: put(x, layout("data")))(jnp.arange(4.0))
     assert moved.tolist() == [0, 1, 2, 3]
@@ -57,7 +56,6 @@ def test_arrays_of_one_process_are_not_gathered():
     assert all(same[name] is tree[name] for name in tree)
 
 
-@pytest.mark.exhaustive
 def test_a_trace_is_not_spread():
     seen = []
     jax.jit(lambda x: seen.append(is_spread({"x": x})))(1.0)

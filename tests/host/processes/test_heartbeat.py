@@ -83,7 +83,6 @@ def test_a_connection_has_one_heartbeat(service, monkeypatch):
     assert not first.is_alive()
 
 
-@pytest.mark.exhaustive
 @linux
 def test_processes_of_this_machine_end():
     assert not heartbeat.has_ended(facts())

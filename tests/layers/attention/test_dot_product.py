@@ -71,7 +71,7 @@ MASKS = [
 ]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("mask", [None, *MASKS, masks.Window(2, both_sides=True)], ids=repr)
 def test_numbers(mask):
     q, k, v = _inputs()
@@ -274,7 +274,6 @@ def test_a_graph_takes_masks_with_tensors(tmp_path):
     assert fk.load_model(tmp_path / "m.keras")[0] == model
 
 
-@pytest.mark.exhaustive
 def test_positions_by_name_make_a_cache():
     q, k, v = (fk.Input((None, n, d)) for n, d in ((H, D), (G, D), (G, F)))
     positions = fk.Input((None,), dtype="int32")

@@ -23,7 +23,6 @@ def test_padding_is_not_counted():
     np.testing.assert_array_equal(layer.apply(IDS, mask=mask.astype("float32")).value, out.value)
 
 
-@pytest.mark.exhaustive
 def test_segments_restart():
     segments = np.array([[1, 1, 2, 2, 0], [3, 0, 0, 3, 1]])
     layer = layers.Positions()
@@ -33,7 +32,6 @@ def test_segments_restart():
     assert value.tolist() == [[0, 1, -1, 0, -1], [0, -1, -1, 0, 0]]
 
 
-@pytest.mark.exhaustive
 def test_counting_continues_with_a_cache():
     layer = layers.Positions()
     state = layer.init_state(2, 16)

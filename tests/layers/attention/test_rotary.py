@@ -118,7 +118,6 @@ def test_interleaved_pairs_are_permuted_halves():
     np.testing.assert_allclose(pairs, half[..., order], atol=1e-6)
 
 
-@pytest.mark.exhaustive
 def test_channels_beyond_the_share_stay():
     y = layers.RotaryEmbedding(100.0, partial=0.7)(X, P)
     np.testing.assert_array_equal(y[..., 4:], X[..., 4:])
@@ -138,7 +137,6 @@ def test_scores_depend_on_the_difference_of_positions():
     assert abs(score(7, 3) - score(7, 4)) > 1e-3
 
 
-@pytest.mark.exhaustive
 def test_angles_are_float32_in_every_policy():
     layer = layers.RotaryEmbedding(dtype="bfloat16")
     x = np.ones((1, 2, 1, 2), "float32")

@@ -55,7 +55,7 @@ def test_a_file_of_kerashub_with_embeddings_of_tokens_and_positions():
     assert logits.shape == (2, 5, 11)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["masks", "embeddings"])
 def test_files_are_written_with_the_names_of_kerashub(tmp_path, name):
     model, _ = outputs(name)
@@ -108,7 +108,6 @@ def test_padding_does_not_change_other_steps():
         np.testing.assert_allclose(y[:, :3], layer(X[:, :3]), atol=1e-5)
 
 
-@pytest.mark.exhaustive
 def test_an_explicit_mask_replaces_the_mask_of_the_input():
     layer = layers.TransformerEncoder(7, 2).build(KEY, X)
     mask = np.array([[1, 1, 1, 0, 0]] * 2, bool)

@@ -70,7 +70,6 @@ def test_convolutions_match_keras(strides, rates, padding, data_format):
         _close(actual, expected)
 
 
-@pytest.mark.exhaustive
 def test_a_separable_convolution_is_a_low_rank_convolution():
     x, kernel, mix = _numbers(2, 6, 5, 3), _numbers(3, 2, 3, 2), _numbers(1, 1, 6, 4, seed=1)
     full_kernel = np.einsum("hwcm,cmf->hwcf", kernel, mix.reshape(3, 2, 4))
@@ -126,7 +125,6 @@ def test_one_window_per_cell_is_the_identity(size):
     _close(pooled(x, (size,), "average"), x)
 
 
-@pytest.mark.exhaustive
 def test_adaptive_pooling_of_equal_windows_is_pooling():
     x = _numbers(2, 6, 8, 3)
     adaptive, fixed = jax.jit(

@@ -46,7 +46,7 @@ def test_an_embedding_keeps_the_mask_of_its_input():
     np.testing.assert_array_equal(out.mask, [[False, True, False]])
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "float32", "bool"])
 def test_ids_may_have_any_dtype(dtype):
     ids = np.array([[1, 0, 1]])
@@ -62,7 +62,6 @@ def test_ids_beyond_bfloat16_are_not_rounded():
     np.testing.assert_array_equal(layer(ids), layer.embeddings[ids.astype(int)].astype("bfloat16"))
 
 
-@pytest.mark.exhaustive
 def test_masking_twice_keeps_both_masks():
     x = np.array([[[1.0], [0.0], [-1.0]]], "float32")
     first = layers.Masking(0.0).apply(x)
@@ -293,7 +292,7 @@ def _on(layer, *shapes):
     return lambda: layer([fk.Input(shape) for shape in shapes])
 
 
-@pytest.mark.one_in(31)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -20,7 +20,7 @@ def _draw(*shape):
     return RNG.normal(size=shape).astype("float32")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("equation", "output_shape", "bias_axes", "shape"),
     [
@@ -168,7 +168,6 @@ def test_one_embedding_in_both_directions():
     np.testing.assert_array_equal(out.mask, ids != 0)
 
 
-@pytest.mark.exhaustive
 def test_scores_in_another_dtype():
     layer = layers.ReversibleEmbedding(7, 4, reverse_dtype="float32", dtype="bfloat16")
     layer = layer.build(KEY, (None, 4))

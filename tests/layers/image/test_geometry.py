@@ -156,7 +156,7 @@ def test_keras_json_round_trip(layer):
     assert again.replace(name=None) == layer
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(4)
 @each_random
 def test_the_key_determines_draws_and_inference_needs_no_key(layer):
     images = IMAGES[..., :1] if layer.data_format == "channels_last" else IMAGES[:, :1]
@@ -310,7 +310,6 @@ def test_boxes_move_equally_in_every_format(layer):
     np.testing.assert_allclose(*results, atol=1e-5)
 
 
-@pytest.mark.exhaustive
 def test_resizing_moves_boxes_exactly():
     """Keras truncates the width of the padding to whole pixels, unlike the image itself."""
     layer = layers.Resizing(4, 3, pad_to_aspect_ratio=True, bounding_box_format="xyxy")

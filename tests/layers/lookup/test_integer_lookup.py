@@ -17,7 +17,7 @@ VOCABULARY = [12, 36, 1138, 42]
 IDS = np.array([[12, 1138, 42, 42], [42, 7, 36, 7]])
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("options", "expected"),  # Keras, which returns integers instead of floats
     [
@@ -89,7 +89,6 @@ def test_invert_maps_indices_to_integers():
     assert masked(ids).tolist() == [[-1, 36, 1138], [1138, 0, 12], [42, -1, -1]]  # Keras
 
 
-@pytest.mark.exhaustive
 def test_large_integers_are_looked_up_on_the_host():
     layer = layers.IntegerLookup(vocabulary=[2**40, 5])
     assert layer([2**40, 5, 2**40 + 5]).tolist() == [1, 2, 0]

@@ -208,7 +208,6 @@ def _rewritten(path, **changes):
     return target.getvalue()
 
 
-@pytest.mark.exhaustive
 def test_keras_before_3_4_lost_the_masks_of_merges(tmp_path):
     path, old = tmp_path / "m.keras", tmp_path / "old.keras"
     with keras_rules():
@@ -222,7 +221,6 @@ def test_keras_before_3_4_lost_the_masks_of_merges(tmp_path):
     assert _losses(trainer, run, "Add")[0] == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.exhaustive
 def test_a_model_without_masks_is_unchanged(tmp_path):
     path = tmp_path / "m.keras"
     with keras_rules():

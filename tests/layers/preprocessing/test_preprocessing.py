@@ -212,7 +212,6 @@ def test_crossing_rejects_bad_arguments():
         cross([jnp.ones(1), jnp.ones(1)])
 
 
-@pytest.mark.exhaustive
 def test_known_ids_out_of_range_are_reported():
     layer = layers.CategoryEncoding(3, "one_hot")
     for ids, received in (([0, 3], 3), (jnp.array([-1, 0]), -1), (np.array(7), 7)):
@@ -288,7 +287,6 @@ def test_adapt_computes_the_boundaries_of_keras(bins, epsilon):
     assert layer.bin_boundaries is None
 
 
-@pytest.mark.exhaustive
 def test_json_round_trip_of_an_adapted_layer():
     layer = layers.Discretization(num_bins=4).adapt(DATA)
     assert layer(DATA).tolist() == [[0, 2, 3, 2], [1, 3, 3, 1]]  # Keras

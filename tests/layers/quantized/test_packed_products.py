@@ -105,7 +105,6 @@ def test_no_loop_holds_the_floats(outputs):
     assert max(np.prod([int(n) for n in shape.split(",")]) for shape in shapes) <= 64 * outputs // 2
 
 
-@pytest.mark.exhaustive
 def test_groups_in_another_order_are_no_number():
     layer, x, _ = quantized("many outputs", "int4/6")
     changed = layer.replace(g_idx=layer.g_idx.at[0].set(3))

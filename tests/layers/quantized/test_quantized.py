@@ -35,7 +35,6 @@ def test_codes_are_within_half_a_step(x, axis):
     assert (np.abs(codes * step - x) <= 0.5001 * step + 1e-6).all()
 
 
-@pytest.mark.exhaustive
 @quick
 @given(x=MATRICES, block=st.integers(1, 12))
 def test_blocks_are_within_a_step(x, block):
@@ -346,7 +345,6 @@ def test_attention_in_keras_json():
         assert {name: mode for name, mode in modes.items() if mode is not None} == expected
 
 
-@pytest.mark.exhaustive
 def test_half_precision():
     layer = layers.Dense(5, dtype="mixed_bfloat16", name="d").build(KEY, X)
     coded = fk.quantize(layer, "int8")

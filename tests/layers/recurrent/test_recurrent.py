@@ -61,7 +61,6 @@ def test_stateful_halves_equal_the_whole_sequence(kind, masked):
     np.testing.assert_allclose(jnp.concatenate(outputs, axis=1), expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.exhaustive
 def test_stateful_state_advances_in_training_and_inference_and_resets():
     layer = layers.GRU(4, stateful=True).build(KEY, X)
     state = layer.init_state(X)
@@ -81,7 +80,6 @@ def test_stateful_state_advances_in_training_and_inference_and_resets():
         layer(X, state=state)
 
 
-@pytest.mark.exhaustive
 def test_stateful_layer_in_a_model():
     x = fk.Input((3, 3), batch_size=2)
     model = fk.Model(x, layers.LSTM(4, stateful=True, name="lstm")(x)).build(KEY)

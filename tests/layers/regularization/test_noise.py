@@ -64,7 +64,6 @@ def test_alpha_dropout_has_the_two_values_of_keras():
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
-@pytest.mark.exhaustive
 def test_a_noise_shape_shares_draws():
     y = _call(layers.AlphaDropout(0.5, (None, 1, None)), jnp.ones((8, 5, 7)))
     np.testing.assert_array_equal(y, np.broadcast_to(y[:, :1], y.shape))

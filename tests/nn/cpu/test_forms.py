@@ -211,7 +211,7 @@ def test_dtypes(name, dtype, tolerance):
 
 
 # JAX computes the weights of `jax.image.resize` once for value and gradient: see the next test
-@pytest.mark.exhaustive
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("enlarge")])
 def test_programs_of_other_platforms_are_those_of_xlas_operations(name):
     fast, default, shapes = forms(CASES[name])
@@ -277,7 +277,6 @@ def test_unknown_sizes_use_xlas_operation():
     assert_close(exported.call(*arrays), form.default(*arrays), 1e-6)
 
 
-@pytest.mark.exhaustive
 def test_rows_on_several_devices():
     form, (shape, kernel_shape) = CASES["depthwise, strides"]
     x, kernel = operands([(8, *shape[1:]), kernel_shape], "float32")
@@ -350,7 +349,6 @@ def test_without_any_window_xlas_operation_decides(case):
     assert result.size == 0
 
 
-@pytest.mark.exhaustive
 def test_an_empty_batch():
     for form, (shape, *others) in (CASES["depthwise"], CASES["pool"]):
         arrays = operands([(0, *shape[1:]), *others], "float32")

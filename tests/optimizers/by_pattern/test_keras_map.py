@@ -2,7 +2,6 @@
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from fkeras import optimizers
 from tests.support.keras_oracle import keras, keras_rules
@@ -22,7 +21,6 @@ def test_a_map_of_keras_is_read():
     assert read.optimizer_map[0][1].learning_rate == 0.2
 
 
-@pytest.mark.exhaustive
 def test_maps_in_the_form_of_keras():
     """As in Keras, an exact path goes first, then regular expressions of whole paths."""
     parts = {"encoder/.*": optimizers.SGD(0.1), "encoder/bias": optimizers.SGD(0.2)}

@@ -18,7 +18,7 @@ WEIGHTS = {"w": jnp.ones(2)}
 INJECTED = optax.inject_hyperparams(optax.sgd)(learning_rate=0.5)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "optimizer",
     [

@@ -67,7 +67,6 @@ def test_a_folder_of_peft_computes_its_numbers_and_is_written_back(name, tmp_pat
     assert tensors_of(tmp_path) == tensors_of(DATA / "peft" / name)
 
 
-@pytest.mark.exhaustive
 def test_a_lora_of_tied_weights_becomes_adapters_of_embedding_and_head(tmp_path):
     loaded, ids, _ = base_of("tied")
     model = shifted(
@@ -169,7 +168,6 @@ def test_every_kind_of_adapter_is_written_and_read(adapter, llama, tmp_path):
     assert jnp.isfinite(coded(IDS)).all()
 
 
-@pytest.mark.exhaustive
 def test_ranks_and_scales_of_single_modules_become_patterns(llama, tmp_path):
     model = transforms.adapt(llama.model, "block_*/query", LoRA(2, alpha=6), KEY)
     model = transforms.adapt(model, "block_1/value", LoRA(3, alpha=1), KEY)

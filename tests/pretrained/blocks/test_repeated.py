@@ -23,7 +23,7 @@ def test_each_kind_is_recorded_once():
     assert [list(model.layers)[-1] for model in models] == ["dense_of_0", "dense_of_1"] * 2
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.config.__name__)
 def test_equal_blocks_of_a_model_share_their_layers(family):
     stacks = [

@@ -6,7 +6,7 @@ from fkeras.layers import rotary
 from fkeras.pretrained.blocks.rope import flat, scaling_of
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("scaling", "expected"),
     [

@@ -32,7 +32,7 @@ def inputs_of(arrays):
     return [ids, arrays["types"].astype("int32")] if "types" in arrays else ids
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "name", encoder_checks.rows(FOLDERS, ("bert", "bert_sentence", "roberta", "distilbert"))
 )

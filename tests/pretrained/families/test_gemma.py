@@ -73,7 +73,6 @@ def test_shards_by_role_compute_the_same_numbers():
     np.testing.assert_allclose(logits, arrays["logits"], atol=1e-4)
 
 
-@pytest.mark.exhaustive
 def test_keys_of_both_versions_give_one_configuration():
     old = {
         "model_type": "gemma3_text",

@@ -123,7 +123,6 @@ def test_the_activation_of_gated_gelu_is_the_tanh_form():
     assert activation("gated-silu") == (True, "silu")
 
 
-@pytest.mark.exhaustive
 def test_files_with_copies_of_the_embedding(tmp_path):
     def load(change):
         return fk.pretrained.load(checks.rewritten("t5", tmp_path, change)).model

@@ -48,7 +48,6 @@ def suppressing(config):
     return samplers.Chain(samplers.SuppressedIds(config.never), first, samplers.Greedy())
 
 
-@pytest.mark.exhaustive
 def test_transcription_of_sounds(loaded):
     arrays = expected("whisper")
     prompt, tokens = arrays["tokens"][:, :2].astype("int32"), arrays["tokens"][:, 2:]
@@ -159,7 +158,6 @@ def test_a_wrong_configuration_is_rejected(keys, message, tmp_path):
         fk.pretrained.load(folder)
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("file", ["preprocessor_config.json", "generation_config.json"])
 def test_a_wrong_file_beside_is_rejected(file, tmp_path):
     folder = encoder_checks.renamed("whisper", tmp_path, lambda name: name)

@@ -53,7 +53,6 @@ def test_keys_of_the_file(mapping, field, value):
     assert getattr(SoundProcessor.read({**WHISPER, **mapping}), field) == value
 
 
-@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("mapping", "message"),
     [

@@ -46,7 +46,6 @@ def test_a_file_computes_what_the_folder_computes(name, tmp_path):
         np.testing.assert_allclose(logits, arrays["logits"][:, :length], atol=2e-4)
 
 
-@pytest.mark.exhaustive
 def test_a_file_becomes_a_folder(tmp_path):
     path = gguf_files.write("llama", tmp_path / "m.gguf")
     loaded = fk.pretrained.load(path)
@@ -58,7 +57,6 @@ def test_a_file_becomes_a_folder(tmp_path):
     assert written["rms_norm_eps"] == 1e-4
 
 
-@pytest.mark.exhaustive
 def test_the_scaling_of_llama_3_is_recognized(tmp_path):
     frequencies = 500000.0 ** (-np.arange(0, 10, 2) / 10)
     share = np.clip((8192 * frequencies / (2 * np.pi) - 1) / 3, 0, 1)
@@ -85,7 +83,6 @@ def test_the_scaling_of_llama_3_is_recognized(tmp_path):
     assert decoder_keys(metadata, tensors)["rope_scaling"]["rope_type"] == "longrope"
 
 
-@pytest.mark.exhaustive
 def test_half_and_coded_tensors_compute_in_their_dtypes(tmp_path):
     def halves(name, array):
         return (array if array.ndim == 1 else array.astype("float16")), None

@@ -21,7 +21,7 @@ def _blocks(number, count, seed=0):
     return blocks
 
 
-@pytest.mark.one_in(10)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("number", CODED, ids=lambda n: ENCODINGS[n].name)
 def test_blocks_decode_to_the_same_bits(number):
     encoding = ENCODINGS[number]

@@ -33,7 +33,7 @@ BAD = {
 _OWN = ("source", "beside", "layout", "parts", "model_type")
 
 
-@pytest.mark.one_in(16)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_configurations_are_read(name):
     mapping = PUBLISHED[name]

@@ -328,7 +328,6 @@ def test_a_folder_without_tokenizer(tmp_path):
     assert Tokenizer.read(tmp_path) is None
 
 
-@pytest.mark.one_in(18)
 @pytest.mark.parametrize(
     ("name", "text"),
     [

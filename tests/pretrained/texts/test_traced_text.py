@@ -15,7 +15,7 @@ def is_right(value):
     return tt.origins(value) == bytes(tt.USER * (c > "m") for c in value)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize(
     ("name", "args"),
     [

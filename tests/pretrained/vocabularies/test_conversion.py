@@ -69,7 +69,7 @@ def test_texts_of_users_contain_no_control_tokens(name, tmp_path):
         assert tokenizer._fast.token_to_id(token) not in ids or token not in tokenizer._special
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["llama", "llama_legacy", "gemma", "gpt2_prefix", "xlm_roberta"])
 def test_a_text_with_a_bos_token_gets_no_second_one(name, tmp_path):
     tokenizer = Tokenizer.read(write(tmp_path, name))
@@ -131,7 +131,7 @@ SPANS = piece("<unk>", kind=2) + piece("</s>", kind=3) + piece("<pad>", kind=3) 
 WORDS = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "changed", "file", "message"),
     [

@@ -186,7 +186,6 @@ class Idle(fk.Layer):
         return fk.Output(x)
 
 
-@pytest.mark.exhaustive
 def test_a_key_without_effect_on_the_results_is_no_argument(tmp_path):
     model, state = built(fk.Sequential([fk.Input((3,)), Idle()]))
     fk.export(model, state, tmp_path / "m.jax", platforms=CPU)
@@ -199,7 +198,7 @@ ROWS = {type(case.layer): case for case in reversed(all_cases()) if not case.tra
 WRAPPERS = {type(case.layer) for case in wrappers.CASES}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "case",
     [
@@ -257,7 +256,6 @@ def test_a_stream_is_computed_piece_by_piece(tmp_path):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), current, out.updates)
 
 
-@pytest.mark.exhaustive
 def test_a_layer_alone_and_bfloat16(tmp_path):
     layer = layers.Dense(4, dtype="mixed_bfloat16").build(KEY, (None, 3))
     fk.export(layer, None, tmp_path / "m.jax", platforms="cpu", shapes=(None, 3))

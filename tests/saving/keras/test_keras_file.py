@@ -188,7 +188,6 @@ def test_a_composed_model_opens_in_keras_as_its_graph(tmp_path):
     _close(jax.tree.leaves(again), jax.tree.leaves(model))
 
 
-@pytest.mark.exhaustive
 def test_a_sequential_without_input_opens_built_and_unbuilt(tmp_path):
     with keras_rules():
         theirs = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(2)])
@@ -203,7 +202,6 @@ def test_a_sequential_without_input_opens_built_and_unbuilt(tmp_path):
         np.testing.assert_array_equal(expected, weight)
 
 
-@pytest.mark.exhaustive
 def test_the_carry_of_a_stateful_layer_is_reset(tmp_path):
     x = fk.Input((3, 2), batch_size=2)
     model = fk.Model(x, layers.LSTM(2, stateful=True, name="lstm")(x)).build(KEY)
@@ -250,7 +248,6 @@ def _without_vocabulary(members, text):
     members["assets/layers/integer_lookup_1/vocabulary.txt"] = text
 
 
-@pytest.mark.exhaustive
 def test_a_vocabulary_that_keras_learned_is_read_from_the_assets(tmp_path):
     ids = fk.Input((3,), dtype="int32")
     first = layers.IntegerLookup(vocabulary=[1, 2], name="first")(ids)

@@ -77,7 +77,6 @@ def test_ranks_of_damaged_files(path, rank, tmp_path):
         fk.load_model(damaged)
 
 
-@pytest.mark.exhaustive
 def test_keras_has_no_class_for_adapted_layers(path):
     model, state = fk.load_model(path)
     with pytest.raises(ValueError, match="to_keras, .* has adapters.*merge_adapters"):

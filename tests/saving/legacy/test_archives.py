@@ -56,7 +56,7 @@ def _check(model, state, case, key="outputs"):
         np.testing.assert_allclose(value, array(expected), rtol=2e-6, atol=2e-6)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(28)
 @pytest.mark.parametrize(("version", "name"), ROWS, ids=lambda value: value)
 def test_outputs_equal_tensorflows(tmp_path, version, name):
     model, state = fk.load_model(_written(tmp_path, name, version))
@@ -97,7 +97,7 @@ def test_the_product_of_nadam_follows_from_the_step_count(tmp_path):
         np.testing.assert_allclose(product, expected.opt_state.slots["product"][path], rtol=1e-6)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("version", ["3.0.0", "2.12.0"])
 def test_the_form_of_the_calls_overrides_the_version(tmp_path, version):
     model, state = fk.load_model(_written(tmp_path, "nested", keras_version=version))

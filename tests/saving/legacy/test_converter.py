@@ -172,7 +172,6 @@ def test_constants_and_training_flags_in_calls():
     np.testing.assert_array_equal(out.value, [[1.0, 2.0]])
 
 
-@pytest.mark.exhaustive
 def test_policies_and_keys_of_tensorflow():
     policy = {"class_name": "Policy", "config": {"name": "mixed_bfloat16"}}
     initializer = {"class_name": "GlorotUniform", "config": {"seed": None, "dtype": "float32"}}

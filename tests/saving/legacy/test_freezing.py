@@ -69,13 +69,11 @@ def test_frozen_layers_of_files_normalize_as_in_their_version(version, kind, con
     np.testing.assert_allclose(out.value, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.exhaustive
 def test_trainable_normalization_follows_keras_3():
     _, _, layer = _norm(_file("2.3.1", trainable=True))
     assert layer == layer.replace(frozen="moving")
 
 
-@pytest.mark.exhaustive
 def test_a_layer_inside_a_frozen_model_is_frozen():
     _, _, layer = _norm(_file("2.3.1", trainable=True, around={"trainable": False}))
     assert (layer.frozen, layer.trainable) == ("batch", False)

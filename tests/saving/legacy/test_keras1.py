@@ -62,7 +62,6 @@ def _kernel(ordering, name):
     return model_file(model, {"c": {name: kernel.reshape(shape)}}, None, None)
 
 
-@pytest.mark.exhaustive
 def test_theanos_kernels_are_flipped():
     """Keras 1 stores no backend: TensorFlow's variables are named "c_W:0", Theano's "c_W"."""
     kernels = [load(_kernel("tf", name))[0].layers["c"].kernel.ravel() for name in ("c_W:0", "c_W")]

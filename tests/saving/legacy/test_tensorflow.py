@@ -158,7 +158,6 @@ def test_rejections_name_location_and_reason(name):
     assert "f.h5" not in str(caught.value)
 
 
-@pytest.mark.exhaustive
 def test_a_custom_function_receives_the_arguments_of_the_file():
     def shifted(x, y, by, name=None):
         return x + by * y
@@ -180,7 +179,6 @@ def test_a_custom_function_replaces_an_operation_of_a_graph():
     np.testing.assert_array_equal(outputs(model, state, x)[0], 2 * x)
 
 
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("op", ["Sum", "Max", "Mean"])
 def test_a_reduction_over_an_empty_list_of_axes_changes_nothing(op):
     node = {"op": op, "input": ["x", "axis"]}
@@ -190,7 +188,6 @@ def test_a_reduction_over_an_empty_list_of_axes_changes_nothing(op):
     np.testing.assert_array_equal(outputs(model, state, x)[0], x)
 
 
-@pytest.mark.exhaustive
 def test_a_layer_with_two_calls_becomes_two_operations():
     """The second call has another argument and takes the result of the first call."""
     layer = _function("math.add", _x(y=1.0), ["f", 0, 0, {"y": 2.0}])

@@ -55,7 +55,6 @@ def _optimizer(kind, /, **config):
     return {"class_name": kind, "config": config}
 
 
-@pytest.mark.exhaustive
 def test_keras_2_clips_by_the_global_norm():
     trainer, _ = load_training(_file("2.2.4", _optimizer("SGD", lr=0.1, decay=0.0, clipnorm=2.0)))
     assert trainer.optimizer == optimizers.SGD(0.1, global_clipnorm=2.0)
@@ -202,7 +201,6 @@ def test_variables_sorted_by_name_until_2_0_5():
         assert [float(momentum[f"layer_{i}/kernel"][0, 0]) for i in (2, 10)] == expected
 
 
-@pytest.mark.exhaustive
 def test_keras_3_stores_a_fixed_order_and_the_changed_learning_rate():
     config = {"name": "SGD", "learning_rate": 0.5, "momentum": 0.5, "use_ema": True}
     state = {

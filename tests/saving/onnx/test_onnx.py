@@ -84,7 +84,6 @@ def test_constants_and_operations(path):
             np.testing.assert_allclose(output, value, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.exhaustive
 def test_repeated_blocks_in_a_loop_are_unrolled(path):
     blocks = [layers.Dense(4, activation="tanh") for _ in range(6)]
     model = fk.transforms.roll(fk.Sequential([fk.Input((4,)), *blocks]).build(KEY))
@@ -190,7 +189,6 @@ def test_unknown_sizes_have_names_of_their_own(path):
             np.testing.assert_allclose(output, value, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.exhaustive
 def test_a_convolution_in_each_step_of_unknown_number(path):
     """The batch rule of a convolution reshapes in another order than that of the axes."""
     x = fk.Input((None, None, 2))
@@ -364,7 +362,6 @@ class Sorted(fk.Layer):
         return writer.emit("HardSwish", x, dims=x.dims)
 
 
-@pytest.mark.exhaustive
 def test_layers_of_users_are_traced(path):
     model, state = built(
         fk.Sequential([fk.Input((3,)), Scaled(3.0), layers.Lambda(lambda x: x**3)])
@@ -372,7 +369,6 @@ def test_layers_of_users_are_traced(path):
     check(path, model, state, [normal(0, 4, 3)], (1,))
 
 
-@pytest.mark.exhaustive
 def test_layers_of_users_emit_their_own_nodes(path):
     model, state = built(fk.Sequential([fk.Input((3,)), Sorted()]))
     fk.export(model, state, path)
@@ -416,7 +412,6 @@ def test_arguments_that_onnx_does_not_have(path, options):
         fk.export(model, state, path, **options)
 
 
-@pytest.mark.exhaustive
 def test_opset_of_a_program_of_jax(tmp_path):
     model, state = built(dense())
     with pytest.raises(ValueError, match="expected a path that ends in .onnx with opset=18"):

@@ -64,7 +64,6 @@ def test_options_that_change_numbers_are_rejected_and_others_ignored(tmp_path):
         optimizer_arrays(plain, run.replace(opt_state=both))
 
 
-@pytest.mark.exhaustive
 def test_the_weight_decay_of_the_run_is_saved(tmp_path):
     trainer, run = trained(optimizers.LossScaleOptimizer(optimizers.AdamW()))
     inner = run.opt_state.inner._replace(weight_decay=np.float32(0.25))

@@ -222,7 +222,6 @@ while True:
 """
 
 
-@pytest.mark.exhaustive
 def test_a_kill_at_any_moment_leaves_a_complete_file(tmp_path):
     path = tmp_path / "w.bin"
     helper = pathlib.Path(fk.__file__).parent / "atomic_files" / "atomic.py"

@@ -319,7 +319,7 @@ BAD = {
 }
 
 
-@pytest.mark.one_in(13)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("case", BAD)
 def test_damaged_files(good, tmp_path, case):
     change, message = BAD[case]

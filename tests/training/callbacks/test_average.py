@@ -45,7 +45,6 @@ def test_the_average_is_that_of_keras():
     chex.assert_trees_all_close(dict(memory["weights"]), trained, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.exhaustive
 def test_the_average_replaces_the_weights_for_evaluation():
     seen = {}
     early = LambdaCallback(on_epoch_begin=lambda e, run: seen.__setitem__(("begin", e), run))

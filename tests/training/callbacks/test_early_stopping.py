@@ -41,7 +41,6 @@ def test_early_stopping_decides_as_keras_does(options):
     chex.assert_trees_all_close(run.state, shifted(RUN, model.weights).state, rtol=1e-6)
 
 
-@pytest.mark.exhaustive
 def test_early_stopping_resumes():
     sequence = [{"val_loss": value} for value in LOSSES]
     stopping = EarlyStopping(patience=3, restore_best_weights=True)

@@ -148,7 +148,6 @@ def test_any_layout_and_one_process_restore_the_parts(tmp_path, count):
             assert restored.info == {"step": 3, "process": 0} and restored.messages == ()
 
 
-@pytest.mark.exhaustive
 def test_parts_restore_into_specs_and_onto_one_device(tmp_path):
     save(tmp_path, 3)
     tree = tree_of(3)
@@ -372,7 +371,6 @@ def test_damage_that_one_process_sees_counts_for_all(tmp_path, monkeypatch):
     assert all("arrays cannot be read by orbax (KeyError" in str(error) for error in errors)
 
 
-@pytest.mark.exhaustive
 def test_parts_that_orbax_reads_differently_are_detected(tmp_path, monkeypatch):
     save(tmp_path, 1)
     real = shards.read_arrays
@@ -385,7 +383,6 @@ def test_parts_that_orbax_reads_differently_are_detected(tmp_path, monkeypatch):
         restore(tmp_path, tree_of())
 
 
-@pytest.mark.exhaustive
 def test_a_save_that_fits_one_process_only_is_an_error_in_all(tmp_path):
     with open_store(Checkpoint(tmp_path)) as store:
         store.save(1, tree_of(), {"fingerprint": {"rows": 0}})

@@ -165,7 +165,6 @@ def test_a_run_of_a_trainer_comes_back_and_trains_on(tmp_path, key):
     assert step._cache_size() == compiled + 1  # its own results are committed to no other program
 
 
-@pytest.mark.exhaustive
 def test_the_buffers_may_be_donated_as_soon_as_save_returns(tmp_path, monkeypatch):
     go = threading.Event()
     real = writing.write_arrays
@@ -218,7 +217,6 @@ def test_inside_an_event_loop(tmp_path):
 # which saves there are
 
 
-@pytest.mark.exhaustive
 def test_the_latest_are_kept_and_the_best_apart(tmp_path):
     with open_store(Checkpoint(tmp_path, keep=3)) as store:
         for step in range(1, 7):
@@ -229,7 +227,6 @@ def test_the_latest_are_kept_and_the_best_apart(tmp_path):
     assert steps_in(tmp_path) == ["6", "5", "4"] and steps_in(tmp_path, "best") == ["4"]
 
 
-@pytest.mark.exhaustive
 def test_a_step_that_is_saved_again_is_the_newer_one(tmp_path):
     with open_store(Checkpoint(tmp_path)) as store:
         for epoch in range(4):
@@ -294,7 +291,7 @@ def _flip(data):
     return data[:middle] + bytes([data[middle] ^ 4]) + data[middle + 1 :]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_any_damaged_file_is_named_and_the_save_before_is_used(tmp_path, damage):
     write(tmp_path, 1, 2)
@@ -350,7 +347,6 @@ def test_if_all_saves_are_damaged_each_is_listed(tmp_path):
             restore(tmp_path, small())
 
 
-@pytest.mark.exhaustive
 def test_a_damaged_save_does_not_count_and_is_removed_later(tmp_path):
     write(tmp_path, 10, 20)
     (tmp_path / "latest/20/manifest.json").unlink()
@@ -364,7 +360,6 @@ def test_a_damaged_save_does_not_count_and_is_removed_later(tmp_path):
         assert steps_in(tmp_path) == ["20.1", "15"]
 
 
-@pytest.mark.exhaustive
 def test_a_save_removed_during_reading_is_not_damaged(tmp_path, monkeypatch):
     write(tmp_path, 1, 2)
     real = orbax_files.read_arrays
@@ -579,7 +574,6 @@ def test_a_file_system_that_has_no_locks(tmp_path, monkeypatch):
     assert not (tmp_path / "lock.alone").exists()
 
 
-@pytest.mark.exhaustive
 def test_two_threads_share_a_store(tmp_path):
     with open_store(Checkpoint(tmp_path, keep=9)) as store:
 
@@ -898,7 +892,6 @@ def differences(make, old, new):
     return compare(first, {"it": make(new)})
 
 
-@pytest.mark.exhaustive
 def test_model_fingerprints():
     facts = model_fingerprint(net())
     assert facts["number_of_layers"] == 3 and facts["weights"]["body/kernel"] == "float32[3, 4]"
@@ -917,7 +910,6 @@ def test_model_fingerprints():
     assert "it: weights.body/bias is 'float32[4]', was missing" in lines
 
 
-@pytest.mark.exhaustive
 def test_a_model_with_a_matrix_or_a_lambda_in_its_configuration():
     matrix = np.zeros((30, 4), "float32")
 
@@ -1036,7 +1028,6 @@ def test_examples():
         assert results.failed == 0, info.name
 
 
-@pytest.mark.exhaustive
 def test_importing_the_package_does_not_import_orbax():
     code = "import sys, fkeras.training.checkpoint; print('orbax' in sys.modules)"
     done = subprocess.run(
@@ -1045,7 +1036,6 @@ def test_importing_the_package_does_not_import_orbax():
     assert done.stdout.strip() == "False", done.stderr
 
 
-@pytest.mark.exhaustive
 def test_no_thread_or_process_remains(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

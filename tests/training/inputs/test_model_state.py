@@ -15,7 +15,6 @@ STATE = MODEL.init_state()
 MEAN = STATE["body"]["norm"]["moving_mean"]
 
 
-@pytest.mark.exhaustive
 def test_the_state_of_the_model_is_taken():
     state = jax.tree.map(lambda a: a + 1, STATE)
     run = TRAINER.init(MODEL, KEY, state=state)

@@ -164,7 +164,6 @@ def test_an_evaluation_has_at_most_one_pass(source):
             call()
 
 
-@pytest.mark.exhaustive
 def test_the_length_hint_of_an_iterator_is_an_estimate():
     class Estimated:
         iterator = iter(batches())
@@ -273,7 +272,7 @@ def with_none(number):
     return found
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("number", [0, 2])
 def test_a_batch_that_is_none_is_an_error(number):
     message = f"batch {number + 1}: expected a batch, received None"
@@ -365,7 +364,6 @@ def test_an_error_of_the_source_names_the_batch():
     assert caught.value.__notes__ == ["while batch 2 of Trainer.fit was read"]
 
 
-@pytest.mark.exhaustive
 def test_labels_and_ids_out_of_range_are_reported_in_later_batches():
     model = fk.Sequential([fk.Input((2,), dtype="int32"), layers.Embedding(5, 3), layers.Flatten()])
     trainer = fk.Trainer("sgd", "sparse_categorical_crossentropy")
@@ -389,7 +387,7 @@ def poisoned(row=21):
     return [(x[i : i + 8], Y[i : i + 8]) for i in range(0, 40, 8)]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("limit", [1 << 32, 16], ids=["made again", "guarded"])
 def test_a_step_that_is_not_finite_is_not_applied(limit, monkeypatch):
     monkeypatch.setattr(array_feed, "MEMORY", limit)
@@ -413,7 +411,6 @@ def test_a_step_that_is_not_finite_is_not_applied(limit, monkeypatch):
     assert not np.isfinite(run.model.layers["dense"].kernel).all()
 
 
-@pytest.mark.exhaustive
 def test_gradients_that_are_not_finite_are_found_where_the_loss_is():
     root = layers.Lambda(lambda x: jax.numpy.sqrt(jax.numpy.abs(x)))  # its slope at 0 is infinite
     h = layers.Dense(1, use_bias=False)(x := fk.Input((3,)))
@@ -660,7 +657,6 @@ def test_targets_need_the_rows_of_their_output(call, run, batch, message):
             _ = call(run, [first, batch], verbose=0)
 
 
-@pytest.mark.exhaustive
 def test_arrays_that_fit_cuts_need_one_number_of_rows():
     for call in (
         lambda: TRAINER.fit(GRAPH_RUN, *GRAPHS[0], verbose=0),

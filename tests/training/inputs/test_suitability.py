@@ -124,7 +124,6 @@ def test_init_is_silent_about_losses_that_train(name):
         _init(*SUITABLE[name])
 
 
-@pytest.mark.exhaustive
 def test_each_output_has_a_warning_of_its_own():
     inputs = fk.Input((4,))
     outputs = [layers.Dense(1, name="score")(inputs), layers.Dense(3, name="kind")(inputs)]

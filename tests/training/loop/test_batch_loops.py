@@ -66,7 +66,6 @@ def test_runs_whose_copy_takes_long_train_by_single_steps_on_a_cpu(monkeypatch):
     assert set(modes) == {"loop"}
 
 
-@pytest.mark.exhaustive
 def test_fit_equals_steps_by_hand_with_the_same_keys():
     fitted, history = TRAINER.fit(RUN, X[:24], Y[:24], batch_size=8, shuffle=False, verbose=0)
     run, losses = RUN, []
@@ -229,7 +228,6 @@ class Wrong(Callback):
         return logs
 
 
-@pytest.mark.exhaustive
 def test_callbacks_see_runs_that_stay_valid_and_can_stop():
     seen = []
 

@@ -51,7 +51,6 @@ def test_a_member_that_is_not_finite_stops_alone(group_size):
     assert history.params["stopped"] == {1: "epoch 1: nan or infinity"}
 
 
-@pytest.mark.exhaustive
 def test_steps_that_are_not_finite_are_skipped_or_ignored():
     x = X.copy()
     x[3] = np.nan
@@ -106,7 +105,6 @@ def test_an_objective_trains_members():
         np.testing.assert_allclose(np.array(history[name])[:, 1], logs[name], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.exhaustive
 def test_averages_are_final_and_frozen_layers_stay():
     trainer = fk.Trainer(fk.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.5), "mse")
     population, start = population_of({"ema_momentum": [0.5, 0.9]}, trainer)
@@ -119,7 +117,6 @@ def test_averages_are_final_and_frozen_layers_stay():
     assert (after.model.layers["dense"].kernel != runs.model.layers["dense"].kernel).any()
 
 
-@pytest.mark.exhaustive
 def test_a_field_that_shapes_the_program_is_named():
     trainer = fk.Trainer(fk.optimizers.SGD(0.1, gradient_accumulation_steps=2), "mse")
     population, start = population_of({"gradient_accumulation_steps": [2, 4]}, trainer)

@@ -95,7 +95,6 @@ def test_bad_values_are_rejected(trainer, values, message):
     assert message in str(error.value)
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
@@ -150,7 +149,6 @@ def test_options_are_checked():
         fk.populate(fk.Trainer("adam", "mse", mesh=mesh, sharding="fsdp"), {"seed": [0]})
 
 
-@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("values", "options", "message"),
     [

@@ -41,7 +41,6 @@ def an_epoch(progress, clock, steps, seconds, compile_seconds=0.0):
     progress.end({"loss": 2.81634, "accuracy": 0.22061}, 32 * steps)
 
 
-@pytest.mark.exhaustive
 def test_the_line_of_an_epoch(clock):
     stream = io.StringIO()
     progress = Progress(2, epochs=10, steps=18, stream=stream)
@@ -63,7 +62,6 @@ def test_the_compile_is_shown_and_not_counted(clock):
     assert re.search(r"4/4 .*(300|400) ms/step", last), last
 
 
-@pytest.mark.exhaustive
 def test_a_terminal_is_redrawn_ten_times_a_second_at_most(clock):
     stream = Terminal()
     progress = Progress(1, epochs=1, steps=1000, stream=stream)

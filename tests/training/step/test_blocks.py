@@ -93,7 +93,6 @@ def test_run_step_and_evaluate_equal_the_unrolled_ones():
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6)
 
 
-@pytest.mark.exhaustive
 def test_a_frozen_block_stays_and_the_other_blocks_train():
     _, scan = trainers()
     run = start(scan, dense(30))

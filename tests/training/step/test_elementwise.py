@@ -106,7 +106,7 @@ def decide(optimizer, units=4):
         return updates_stacks(optimizer, stacking, weights)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_elementwise_optimizers_update_stacks(name):
     assert decide(ELEMENTWISE[name])

@@ -139,7 +139,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("error", "options", "message"), WRONG, ids=lambda v: str(v)[:40])
 def test_wrong_rules_are_reported_before_the_weights_are_drawn(
     error, options, message, monkeypatch
@@ -189,7 +189,6 @@ def test_a_mesh_in_the_context_is_reported():
         fk.Trainer("sgd", "mse", mesh=on).init(model, KEY)
 
 
-@pytest.mark.exhaustive
 def test_the_role_batch_may_have_several_mesh_axes_or_none():
     x, y = np.ones((16, 4), "float32"), np.ones((16, 4), "float32")
     model = fk.Sequential([fk.Input((4,)), layers.Dense(4)])

@@ -147,7 +147,7 @@ def test_optax_has_these_transformations():
     assert len(PUBLIC) > 90 and {"adam", "lbfgs", "sam", "momo"} < set(PUBLIC)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "name", quick_cases(sorted(PUBLIC), "add_noise", *(set(REFUSED) & set(PUBLIC)))
 )
@@ -308,7 +308,7 @@ MASKED = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", quick_cases(MASKED, "adamw", "line search"))
 def test_a_tree_over_the_model_is_the_tree_by_path(name):
     runs = []

@@ -356,7 +356,6 @@ def test_a_bad_key_and_models_without_adapters():
         jax.jit(transforms.merge_adapters)(adapted())
 
 
-@pytest.mark.exhaustive
 def test_weights_of_another_shape_are_reported():
     tree = transforms.adapters(adapted())
     stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), tree)

@@ -230,7 +230,6 @@ def test_faults_of_calls(options, first):
     assert agreement.first == first
 
 
-@pytest.mark.exhaustive
 def test_calls_inside_nested_models_have_paths_and_numbers():
     a, state = built(_merged())
     inner = a.layers["inner"]
@@ -274,7 +273,6 @@ def test_files_are_sides(tmp_path):
     assert transforms.agree(other, tmp_path / "m.keras", X).first == Coord("a", 0, 0)
 
 
-@pytest.mark.exhaustive
 def test_an_onnx_file_is_computed_by_onnxruntime(tmp_path):
     model, state = built(_mlp())
     fk.export(model, state, tmp_path / "m.onnx")

@@ -85,7 +85,6 @@ def test_wiring_calls_and_outputs():
     assert change == ConfigChange("", "depth", "unroll", "scan")
 
 
-@pytest.mark.exhaustive
 def test_layers_inside_networks_and_wrappers_have_paths():
     def model(rate, units):
         x = fk.Input((5, 4), name="x")
@@ -140,7 +139,6 @@ def test_other_classes_and_names():
             transforms.diff(*pair)
 
 
-@pytest.mark.exhaustive
 def test_long_sections_are_cut():
     text = str(transforms.diff(mlp(*[2] * 40), mlp(*[2] * 40, use_bias=False)))
     assert "... and 16 more" in text

@@ -81,7 +81,6 @@ def test_equal_numbers_of_other_types_count_as_equal():
     assert transforms.fingerprint(one) == transforms.fingerprint(two)
 
 
-@pytest.mark.exhaustive
 def test_weights_count_by_their_bits():
     model = _model().build(jax.random.key(0))
     zeros, nan = jax.tree.map(jnp.zeros_like, model), jax.tree.map(lambda a: a * jnp.nan, model)
@@ -128,7 +127,6 @@ def test_all_dtypes_have_digests(dtype):
         assert array_digest(array) == array_digest(np.ones((2, 3), "float32"))
 
 
-@pytest.mark.exhaustive
 def test_functions_count_by_name_or_by_code():
     def lifted(function):
         return fk.Model(x := fk.Input((2,)), fk.ops.lift(function)(x))

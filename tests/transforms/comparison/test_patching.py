@@ -40,7 +40,6 @@ def test_a_patch_keeps_the_arrays_that_do_not_change():
     assert transforms.apply(BASE, patch).layers["top"].kernel is BASE.layers["head"].kernel
 
 
-@pytest.mark.exhaustive
 def test_patches_of_one_base_combine_in_any_order():
     patches = [transforms.diff(BASE, other) for other in (BIAS, HEAD, FROZEN)]
     expected = fk.freeze(changed(BIAS, "head", kernel=jnp.ones((3, 2))), "head")
@@ -52,7 +51,6 @@ def test_patches_of_one_base_combine_in_any_order():
         transforms.revert(HEAD, *patches[:2])
 
 
-@pytest.mark.exhaustive
 def test_combined_patches_may_change_dtypes_and_names():
     half = changed(BASE, "body", kernel=BASE.layers["body"].kernel.astype("bfloat16"))
     patches = transforms.diff(BASE, half), transforms.diff(BASE, fk.rename(BASE, {"body": "b"}))
@@ -144,7 +142,6 @@ def test_a_patch_outlives_donated_arrays_and_pickles():
     assert patch != 3
 
 
-@pytest.mark.exhaustive
 def test_a_changed_weight_keeps_the_devices_of_the_old_one():
     mesh = jax.make_mesh((2,), ("a",), devices=jax.devices()[:2])
     rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("a"))

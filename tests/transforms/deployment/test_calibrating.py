@@ -143,7 +143,6 @@ def test_patterns_states_and_folded_models():
     assert error(codes, folded, rows) < error(fk.quantize(folded, "int4/-1"), folded, rows)
 
 
-@pytest.mark.exhaustive
 def test_shared_layers_and_inputs_that_are_always_zero():
     x, dense = fk.Input((16,)), layers.Dense(16, "relu", name="dense")
     model = fk.Model(x, dense(dense(x))).build(KEY)

@@ -243,7 +243,7 @@ STAY = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("case", STAY)
 def test_normalizations_that_stay(case):
     make, stay, reason = STAY[case]
@@ -269,7 +269,6 @@ def test_quantized_and_unbuilt_layers_stay():
     assert "'one' has no weights: build the model first" in call.reason
 
 
-@pytest.mark.exhaustive
 def test_statistics_without_finite_factors_stay():
     model, state = chain((4,), layers.Dense(4), layers.BatchNormalization(epsilon=0, name="one"))
     state["one"]["moving_variance"] = jnp.zeros(4)
@@ -353,7 +352,7 @@ PADS = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("case", PADS)
 def test_paddings_leave(case):
     shape, pads, make, padding = PADS[case]
@@ -403,7 +402,6 @@ def test_paddings_that_stay(case):
     assert transforms.fold(model, {})[0] == model
 
 
-@pytest.mark.exhaustive
 def test_paddings_of_shared_and_custom_convolutions_stay():
     x, conv = fk.Input((6, 6, 3)), layers.Conv2D(3, 3, name="conv")
     one = conv(layers.ZeroPadding2D(1, name="pad")(x))

@@ -143,7 +143,6 @@ def test_masks_pass_through_probes_and_edits():
     np.testing.assert_array_equal(transforms.edit(model, {"e": lambda x: x})(ids), model(ids))
 
 
-@pytest.mark.exhaustive
 def test_a_value_patched_with_itself_changes_no_bit():
     model = chain()
     outputs, values = transforms.probe(model, "block1")(X)
@@ -213,7 +212,6 @@ def test_steering_vectors_under_vmap_and_grad_compile_once():
     assert gradient.shape == (4,) and np.abs(gradient).max() > 0
 
 
-@pytest.mark.exhaustive
 def test_arrays_are_leaves_of_the_edited_model():
     model = transforms.edit(chain(), {"block1": np.zeros((4,), "float32")})
     assert model.layers["block1_edit"].value.shape == (4,)

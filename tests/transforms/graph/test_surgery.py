@@ -42,7 +42,6 @@ def value(model, *inputs, state=None):
     return np.asarray(model.apply(*inputs, state=state).value)
 
 
-@pytest.mark.exhaustive
 def test_a_replaced_layer_takes_the_name_and_others_keep_weights():
     model = chain()
     new = transforms.replace(model, {"head": layers.Dense(5)})
@@ -242,7 +241,6 @@ def test_several_places_of_an_inserted_layer():
     assert "double" in encoder.layers and len(inside.graph.calls_of["double"]) == 1
 
 
-@pytest.mark.exhaustive
 def test_removed_layers():
     model = fk.Sequential(
         [fk.Input((4,)), layers.Dropout(0.5), layers.Dense(4), layers.Dropout(0.5), layers.Dense(2)]
@@ -274,7 +272,6 @@ def test_another_input_size_reaches_nested_networks():
         transforms.replace(model, {"image": layers.Dense(2)})
 
 
-@pytest.mark.exhaustive
 def test_a_layer_that_no_longer_fits_is_named():
     with pytest.raises(fk.FKerasError) as caught:
         transforms.replace(chain(), {"a": layers.Dense(7)})
@@ -313,7 +310,6 @@ def test_arguments_constants_and_modes_of_calls_stay():
     np.testing.assert_array_equal(back.apply(X, key=key).value, model.apply(X, key=key).value)
 
 
-@pytest.mark.exhaustive
 def test_marks_stay():
     model = fk.freeze(nested(), "encoder")
     new = transforms.insert(model, layers.ReLU(name="r"), after="encoder/d")
@@ -546,7 +542,6 @@ def test_dropped_results_warn():
         transforms.remove(model, "n")
 
 
-@pytest.mark.exhaustive
 def test_a_subclass_becomes_its_graph():
     class Block(fk.Model):
         units: int

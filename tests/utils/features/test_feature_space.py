@@ -36,7 +36,7 @@ def _columns(table, space):
     return {name: table[name] for name in space.features}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("mode", ["concat", "dict"])
 @pytest.mark.parametrize("name", CASES)
 def test_vectors_equal_keras(name, mode):
@@ -166,7 +166,6 @@ def test_configs_of_keras_are_loaded_and_saved():
     assert [f.output_mode for f in read.features.values()] == ["float", "float", "one_hot", "float"]
 
 
-@pytest.mark.exhaustive
 def test_spaces_are_values(crossed):
     twin = pickle.loads(pickle.dumps(crossed))
     assert twin == crossed == copy.deepcopy(crossed) and hash(twin) == hash(crossed)

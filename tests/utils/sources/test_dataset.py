@@ -42,7 +42,6 @@ def test_the_order_of_a_pass_depends_on_its_first_step():
         data.seed = 4
 
 
-@pytest.mark.exhaustive
 def test_background_threads_read_the_batches():
     names = []
 

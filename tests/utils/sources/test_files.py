@@ -62,7 +62,7 @@ def _assert_same_batches(ours, theirs, rtol=1e-5):
                 np.testing.assert_array_equal(array.astype(str), keras_array)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize(
     "options",
     [
@@ -175,7 +175,7 @@ def test_sounds_are_padded_to_the_longest_or_to_a_length(sounds):
     assert halved[0][0].shape == (3, 4, 2)
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("call", [IMAGES, TEXTS, SOUNDS], ids=lambda f: f.__name__)
 @pytest.mark.parametrize(
     ("options", "error", "message"),

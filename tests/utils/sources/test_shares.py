@@ -46,7 +46,6 @@ def _datasets(draw):
     return data, shares
 
 
-@pytest.mark.exhaustive
 @given(_datasets(), st.integers(0, 2))
 @settings(max_examples=40, deadline=None)
 def test_the_blocks_of_all_shares_are_the_batches(drawn, step):
@@ -64,7 +63,6 @@ def test_no_sample_is_left_out_and_the_last_batch_is_short():
     assert third == [[4, 5], [10, 11]]
 
 
-@pytest.mark.exhaustive
 def test_a_share_may_have_no_batch():
     shares = _shares(_data(5, batch_size=8), 4)
     assert [_batches(share) for share in shares] == [[[0, 1]], [[2, 3]], [[4]], []]

@@ -53,7 +53,6 @@ def test_channels_are_columns(tmp_path):
 VALID_FILE = _wav_bytes(bytes(8))
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("content", "message"),
     [

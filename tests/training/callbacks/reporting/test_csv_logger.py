@@ -13,7 +13,7 @@ from tests.support.callback_runs import RUN, drive, drive_keras, pickled
 from tests.support.keras_oracle import keras_rules
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("append", [False, True])
 @pytest.mark.parametrize("separator", [",", ";"])
 def test_csv_files_are_those_of_keras(tmp_path, append, separator):

@@ -111,7 +111,6 @@ def test_mlflow_logs_epochs_options_and_the_summary(mlflow):
     assert (mlflow.params["optimizer"], mlflow.params["new"]) == ("SGD", 1)
 
 
-@pytest.mark.exhaustive
 def test_mlflow_steps_continue_in_a_resumed_training(mlflow):
     callback = MlflowCallback(False, 2)
     options = {"steps_per_execution": 1, "validation_split": 1 / 3}
@@ -122,7 +121,6 @@ def test_mlflow_steps_continue_in_a_resumed_training(mlflow):
     assert mlflow.params == {}
 
 
-@pytest.mark.exhaustive
 def test_logs_of_several_classes_and_optimizers_without_a_rate(wandb, mlflow):
     optimizer = fk.Trainer(optax.adam(1e-3), "mse").init(RUN.model, RUN.key)
     for callback in (WandbMetricsLogger(), MlflowCallback()):

@@ -99,7 +99,7 @@ def test_wrong_arguments_of_tensorboard(tmp_path, monkeypatch):
         TensorBoard(tmp_path / "file").on_train_begin(RUN)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("probes", "names"),
     [
