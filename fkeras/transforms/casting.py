@@ -13,7 +13,7 @@ from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.network.network import Network
 from fkeras.engine.symbolic.input import InputLayer
-from fkeras.engine.tree.skeleton import skeleton_of
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import replace_children, sublayers
 from fkeras.engine.tree.walk import join_path
 from fkeras.engine.tree.weight_dtypes import with_policy_dtypes
@@ -98,7 +98,7 @@ def with_policies(layer: Any, policies: Callable[[str, Layer], DTypePolicy], pat
         if isinstance(layer, Network):
             return new
         return with_policy_dtypes(new.replace(dtype=policies(path, layer)))
-    # equal blocks are recorded once
+    # equal blocks without weights are recorded once
     recorded: dict[Any, Layer] = {}
 
     def change(one: Layer) -> Layer:
@@ -117,7 +117,9 @@ def _changed(
         return with_policies(layer, policies, path)
     layer = layer.replace(dtype=policies(path, layer))
     wanted = tuple(policies(join_path(path, at), one) for at, one in sublayers(layer) if at)
-    block = skeleton_of(layer.replace(name=None)), wanted
+    # the weights of equal blocks differ
+    weights = tuple(map(id, leaves_of(layer)))
+    block = skeleton_of(layer.replace(name=None)), weights, wanted
     if block not in recorded:
         recorded[block] = with_policies(layer, policies, path)
     return recorded[block].replace(name=layer.name)

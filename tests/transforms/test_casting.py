@@ -58,6 +58,18 @@ def test_weights_policies_and_results(make):
     assert (fk.cast(mixed, "float32")(X) == model(X)).all()
 
 
+def test_equal_blocks_keep_their_weights():
+    x = h = fk.Input((4,))
+    for _ in range(3):
+        y = fk.Input((4,))
+        h = fk.Model(y, y + layers.Dense(4, "tanh")(y))(h)
+    model = fk.Model(x, h).build(jax.random.key(0))
+    mixed = fk.cast(model, "mixed_bfloat16")
+    for new, old in zip(jax.tree.leaves(mixed), jax.tree.leaves(model), strict=True):
+        assert (new == old).all()
+    assert (fk.cast(mixed, "float32")(X) == model(X)).all()
+
+
 def test_shared_and_unbuilt_layers():
     model = nested()
     half = fk.cast(model, "float16")
