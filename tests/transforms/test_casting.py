@@ -55,19 +55,19 @@ def test_weights_policies_and_results(make):
     mixed = fk.cast(model, "mixed_bfloat16")
     assert {w.dtype.name for w in jax.tree.leaves(mixed)} == {"float32"}
     assert mixed(X).dtype == "bfloat16"
-    assert (fk.cast(mixed, "float32")(X) == model(X)).all()
+    assert (fk.cast(mixed, "float32")(X[:, 0]) == model(X[:, 0])).all()
 
 
 def test_equal_blocks_keep_their_weights():
     x = h = fk.Input((4,))
     for _ in range(3):
         y = fk.Input((4,))
-        h = fk.Model(y, y + layers.Dense(4, "tanh")(y))(h)
+        h = fk.Model(y, layers.Add()([y, layers.Dense(4, "tanh")(y)]))(h)
     model = fk.Model(x, h).build(jax.random.key(0))
     mixed = fk.cast(model, "mixed_bfloat16")
     for new, old in zip(jax.tree.leaves(mixed), jax.tree.leaves(model), strict=True):
         assert (new == old).all()
-    assert (fk.cast(mixed, "float32")(X) == model(X)).all()
+    assert (fk.cast(mixed, "float32")(X[:, 0]) == model(X[:, 0])).all()
 
 
 def test_shared_and_unbuilt_layers():
