@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
-
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fkeras.programs.primitives import CALLS
+
+if TYPE_CHECKING:  # jax.extend imports Pallas, which is slow
+    from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 Value = TypeVar("Value")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
