@@ -394,10 +394,10 @@ def allowed_part(mask: Mask, query: jax.Array, key: jax.Array, take: Take) -> ja
 
 
 def band_and_segments(masks: Sequence[Mask]) -> tuple[Reach, Any] | None:
-    """Returns what the masks allow together as `(reach, ids)`, or None for other masks.
+    """Returns the reach and the segment ids of the conjunction of masks; None if a mask has no such form.
 
-    A query then attends to all keys within reach that have its id, without those of the id 0; `ids` is
-    None for one segment.
+    A query attends to the keys within reach that have its id, but for keys of the id 0. The ids are
+    None for a single segment.
 
     Example:
         >>> band_and_segments([Causal() & Window(4)]), band_and_segments([~Causal()])

@@ -422,8 +422,8 @@ def _on_gpu(*operands: Any, call: Call, role: str, jaxpr: Any, cudnn: Any) -> An
 
 def _lower_for_tpu(context: Any, *operands: Any, **params: Any) -> Any:
     # XLA does not divide kernels among devices
-    one = getattr(context.module_context.axis_context, "num_devices", None) == 1
-    function = _on_tpu if one else _program
+    devices = getattr(context.module_context.axis_context, "num_devices", None)
+    function = _on_tpu if devices == 1 else _program
     return mlir.lower_fun(function, multiple_results=True)(context, *operands, **params)
 
 

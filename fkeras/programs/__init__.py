@@ -1,1 +1,1 @@
-"""JAX programs (jaxprs): what the primitives are, and the walk through equations."""
+"""JAX programs (jaxprs): a table of the primitives, and the walk through equations."""

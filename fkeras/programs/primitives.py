@@ -1,4 +1,4 @@
-"""What JAX's primitives are, by name: one table for everything that reads programs.
+"""A table of JAX's primitives by name, for all code that reads programs.
 
 The names are those of the supported releases of JAX. Review them here for a new release.
 """

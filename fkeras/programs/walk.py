@@ -79,7 +79,7 @@ def all_equations(
 def needed(program: Jaxpr | ClosedJaxpr, effects: bool = True) -> list[JaxprEqn]:
     """Returns the equations on which an output depends, in the order of computation.
 
-    JAX leaves out what no output needs, such as the values of a function whose gradient is asked.
+    JAX leaves out equations that no output needs, such as the values of a function whose gradient is asked.
 
     Args:
         effects: whether equations with effects, such as a print, are needed too.
@@ -108,7 +108,7 @@ def follow(
     apply: Callable[[JaxprEqn, list[Value]], Sequence[Value]],
     chosen: Sequence[JaxprEqn] | None = None,
 ) -> list[Value]:
-    """Returns what `apply` makes of the outputs of a program, from values of its inputs.
+    """Returns the values of a program's outputs, which `apply` computes equation by equation.
 
     Args:
         values: one value for each input.

@@ -87,22 +87,24 @@ def with_policies(layer: Any, policies: Callable[[str, Layer], DTypePolicy], pat
         'float16'
     """
     inside = [
-        (join_path(path, at), one)
-        for at, one in sublayers(layer)
-        if not isinstance(one, InputLayer) and (at or not isinstance(one, Network))
+        (join_path(path, at), sublayer)
+        for at, sublayer in sublayers(layer)
+        if not isinstance(sublayer, InputLayer) and (at or not isinstance(sublayer, Network))
     ]
-    if all(one.dtype == policies(at, one) for at, one in inside):
+    if all(sublayer.dtype == policies(at, sublayer) for at, sublayer in inside):
         return layer
     if not isinstance(layer, Network) or layer.graph is None:
-        new = replace_children(layer, lambda at, one: _changed(one, policies, at, {}), path)
+        new = replace_children(
+            layer, lambda at, sublayer: _changed(sublayer, policies, at, {}), path
+        )
         if isinstance(layer, Network):
             return new
         return with_policy_dtypes(new.replace(dtype=policies(path, layer)))
     # equal blocks without weights are recorded once
     recorded: dict[Any, Layer] = {}
 
-    def change(one: Layer) -> Layer:
-        return _changed(one, policies, join_path(path, one.name or ""), recorded)
+    def change(sublayer: Layer) -> Layer:
+        return _changed(sublayer, policies, join_path(path, sublayer.name or ""), recorded)
 
     return replace(layer, {"*": change})
 
@@ -116,7 +118,9 @@ def _changed(
     if not isinstance(layer, Network):
         return with_policies(layer, policies, path)
     layer = layer.replace(dtype=policies(path, layer))
-    wanted = tuple(policies(join_path(path, at), one) for at, one in sublayers(layer) if at)
+    wanted = tuple(
+        policies(join_path(path, at), sublayer) for at, sublayer in sublayers(layer) if at
+    )
     # the weights of equal blocks differ
     weights = tuple(map(id, leaves_of(layer)))
     block = skeleton_of(layer.replace(name=None)), weights, wanted

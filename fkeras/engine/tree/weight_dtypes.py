@@ -7,6 +7,8 @@ from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.tree.walk import layers_in
 from fkeras.engine.values.annotations import Layer, SomeLayer
 
+_FLOATS = frozenset(name for name in NAMES if not name.startswith("mixed_"))
+
 
 def cast_dtype(layer: Layer) -> str | None:
     """Returns the dtype that all weights of a layer have and that none of their policies gives.
@@ -32,9 +34,6 @@ def cast_dtype(layer: Layer) -> str | None:
                 return None
             found = name
     return found
-
-
-_FLOATS = frozenset(name for name in NAMES if not name.startswith("mixed_"))
 
 
 def _policy_dtypes(skeleton: Skeleton) -> tuple[tuple[int, str], ...]:

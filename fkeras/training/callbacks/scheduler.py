@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import boolean, either, function, integer
+from fkeras.engine.values.callables import accepts
 from fkeras.optimizers.updates.rates import learning_rate, with_learning_rate
 from fkeras.training.callbacks.base.callback import Callback, Stop
 from fkeras.training.callbacks.base.printing import print_once
@@ -59,7 +59,7 @@ class LearningRateScheduler(Callback):
         if int(self.recall(run, {"epoch": -1})["epoch"]) == epoch:
             return None
         old_rate = float(learning_rate(run.opt_state))
-        arguments = (epoch, old_rate) if _takes_rate(self.schedule) else (epoch,)
+        arguments = (epoch, old_rate) if accepts(self.schedule, 2) else (epoch,)
         new_rate = _number(self.schedule(*arguments), epoch)
         if self.verbose:
             print_once(run, f"Epoch {epoch + 1}: the learning rate is {new_rate:.4g}.")
@@ -70,16 +70,6 @@ class LearningRateScheduler(Callback):
         self, epoch: int, run: TrainState[Any], logs: Mapping[str, float]
     ) -> TrainState[Any] | Stop | None:
         return self.remember(run, {"epoch": -1})
-
-
-def _takes_rate(schedule: Callable[..., Any]) -> bool:
-    # an object is called by the method of its class
-    called = schedule if hasattr(schedule, "__code__") else type(schedule).__call__
-    code = getattr(called, "__code__", None)
-    if code is None:  # a partial function, or a function written in C
-        return True
-    bound = called is not schedule or hasattr(schedule, "__self__")
-    return code.co_argcount - bound >= 2 or bool(code.co_flags & inspect.CO_VARARGS)
 
 
 def _number(value: object, epoch: int) -> float:

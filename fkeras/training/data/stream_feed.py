@@ -19,6 +19,7 @@ import numpy as np
 
 from fkeras.engine.messages.errors import add_note
 from fkeras.engine.values.arrays import computed_dtype, is_array_like
+from fkeras.engine.values.callables import accepts
 from fkeras.training.data import host_arrays
 from fkeras.training.data.stream_epoch import END, BatchEpoch, copied
 from fkeras.training.records.state import TrainState
@@ -344,20 +345,7 @@ class Batches:
 
 
 def _takes_step(source: Callable[..., Any]) -> bool:
-    """Returns False for a generator function, and for a function that one number cannot call."""
-    if inspect.isgeneratorfunction(source):
-        return False
-    # functions may be wrapped, as by jax.jit, or bound to an object
-    inner = inspect.unwrap(source)
-    function = getattr(inner, "__func__", inner)
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return True
-    bound = function is not inner
-    by_position, defaults = code.co_argcount - bound, len(function.__defaults__ or ())
-    required = code.co_kwonlyargcount > len(function.__kwdefaults__ or ())
-    takes_one = by_position > 0 or code.co_flags & inspect.CO_VARARGS
-    return bool(takes_one) and by_position - defaults <= 1 and not required
+    return not inspect.isgeneratorfunction(source) and accepts(source, 1)
 
 
 def specs(batch: object, count: int | None = None) -> Any:

@@ -65,9 +65,9 @@ class CallSize:
         """
         now = time.perf_counter()
         if self.calls and self.fixed is None:
-            # Of two calls together: the host reads batches of the next call while the device computes.
-            # The time of one call would make a long call follow each short call, and neither would
-            # hide the reading of the other.
+            # The mean over two calls, since the host reads the batches of a call while the device
+            # computes the call before. By the time of a single call, long and short calls would
+            # alternate, and reading would not overlap with computation.
             began, before = self.previous
             # a coarse clock may show no time at all
             duration = max((now - began) / (before + number), 1e-9)

@@ -17,6 +17,7 @@ from fkeras.engine.models.partition import require_layer
 from fkeras.engine.network.network import Network
 from fkeras.engine.tree.donated import check_donated
 from fkeras.engine.tree.walk import join_path
+from fkeras.engine.tree.weight_dtypes import with_policy_dtypes
 from fkeras.engine.values.argument_types import DTypeLike, Inputs
 from fkeras.layers.adapters.adapted import Adapted, inner_path
 from fkeras.layers.adapters.adapter import Adapter, check_float
@@ -158,12 +159,7 @@ def _merged(layer: Any, view: Any, adapter: Adapter, path: str, dtype: str | Non
     if dtype is None or dtype == layer.policy.variable_dtype:
         return layer.replace(**fields)
     # other weights of the layer, such as the bias, follow the new policy
-    skipped = (*layer._weight_roles.fixed_dtype, *fields)
-    for field in type(layer).__dataclass_fields__:
-        value = getattr(layer, field)
-        if isinstance(value, jax.Array) and field not in skipped:
-            fields[field] = value.astype(dtype)
-    return layer.replace(dtype=_policy(layer.policy, dtype), **fields)
+    return with_policy_dtypes(layer.replace(dtype=_policy(layer.policy, dtype), **fields))
 
 
 def _policy(policy: DTypePolicy, dtype: str) -> DTypePolicy:
