@@ -67,6 +67,7 @@ if typing.TYPE_CHECKING:
     from fkeras import training as training
     from fkeras import utils as utils
     from fkeras.generation import Generated as Generated
+    from fkeras.generation import Generator as Generator
     from fkeras.generation import generate as generate
     from fkeras.generation import samplers as samplers
     from fkeras.planning import Plan as Plan
@@ -142,7 +143,7 @@ _LATE = types.MappingProxyType(
             "find_nan",
             "populate",
         ),
-        "generation": ("Generated", "generate", "samplers"),
+        "generation": ("Generated", "Generator", "generate", "samplers"),
         "planning": ("Plan", "Profile", "plan", "profile"),
         "datasets": (),
         "utils": (),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 from fkeras.generation.caches import State, take_rows
 from fkeras.generation.decoding import (
     Carry,
+    Method,
     Sampling,
     known_ids,
     outgrown,
@@ -52,27 +54,42 @@ class Beams(NamedTuple):
         return jnp.broadcast_to(self.count, self.active.shape)
 
 
-def first_beams(
-    reader: Reader, sampling: Sampling, state: State, logits: jax.Array, size: int
-) -> Beams:
-    """Returns the beams before the first new token, with room for `size` new tokens."""
-    batch, width = logits.shape[0], beam_of(sampling).width
-    rows = jnp.repeat(jnp.arange(batch), width)
-    # all beams start equal: the others are disabled until the first tokens differ
-    sums = jnp.full((batch, width), -jnp.inf).at[:, 0].set(0.0)
-    # different arrays: the loop overwrites both
-    tokens, ended_tokens = (jnp.zeros((batch, width, size), jnp.int32) for _ in range(2))
-    return Beams(
-        jnp.zeros((), jnp.int32),
-        take_rows(state, reader.row_axes(state), rows),
-        logits[rows],
-        sums,
-        tokens,
-        jnp.full((batch, width), -jnp.inf),
-        ended_tokens,
-        jnp.zeros((batch, width), jnp.int32),
-        jnp.ones(batch, bool),
-    )
+class BeamSearch(Method):
+    """Continues the most likely beams of each row by one token in a step."""
+
+    def first(
+        self, reader: Reader, sampling: Sampling, state: State, logits: jax.Array, size: int
+    ) -> Beams:
+        batch, width = logits.shape[0], beam_of(sampling).width
+        rows = jnp.repeat(jnp.arange(batch), width)
+        # all beams start equal: the others are disabled until the first tokens differ
+        sums = jnp.full((batch, width), -jnp.inf).at[:, 0].set(0.0)
+        # different arrays: the loop overwrites both
+        tokens, ended_tokens = (jnp.zeros((batch, width, size), jnp.int32) for _ in range(2))
+        return Beams(
+            jnp.zeros((), jnp.int32),
+            take_rows(state, reader.row_axes(state), rows),
+            logits[rows],
+            sums,
+            tokens,
+            jnp.full((batch, width), -jnp.inf),
+            ended_tokens,
+            jnp.zeros((batch, width), jnp.int32),
+            jnp.ones(batch, bool),
+        )
+
+    def advance(
+        self, reader: Reader, sampling: Sampling, carry: Beams, steps: Any, donate: bool
+    ) -> Beams:
+        return (_advance_in_place if donate else _advance)(reader, sampling, carry, steps)
+
+    def read_again(self, reader: Reader, sampling: Sampling, carry: Beams) -> Beams:
+        return _read_outgrown(reader, sampling, carry)
+
+    def last(
+        self, reader: Reader, sampling: Sampling, state: Callable[[], State], carry: Beams
+    ) -> Carry:
+        return best_beams(reader, sampling, state(), carry)
 
 
 def beam_of(sampling: Sampling) -> Beam:
@@ -88,14 +105,14 @@ def widened(reader: Reader, sampling: Sampling) -> tuple[Reader, Sampling]:
     return reader.repeat(width), sampling._replace(prompt=prompt, starts=starts)
 
 
-def _advance_beams(reader: Reader, sampling: Sampling, beams: Beams, steps: jax.Array) -> Beams:
+def _continued(reader: Reader, sampling: Sampling, beams: Beams, steps: jax.Array) -> Beams:
     """Continues all beams by at most `steps` tokens."""
     axes, wide = reader.row_axes(beams.state), widened(reader, sampling)
     return repeated(lambda b: _step(*wide, axes, b), reader, sampling, beams, steps)
 
 
 @jax.jit
-def read_outgrown_beams(reader: Reader, sampling: Sampling, beams: Beams) -> Beams:
+def _read_outgrown(reader: Reader, sampling: Sampling, beams: Beams) -> Beams:
     """Returns the beams in which the outgrown texts are read again, as a part of longer texts."""
     reader, sampling = widened(reader, sampling)
     batch, width, size = beams.tokens.shape
@@ -106,8 +123,8 @@ def read_outgrown_beams(reader: Reader, sampling: Sampling, beams: Beams) -> Bea
     return beams._replace(state=state)
 
 
-advance_beams = jax.jit(_advance_beams)
-advance_beams_in_place = jax.jit(_advance_beams, donate_argnums=2)
+_advance = jax.jit(_continued)
+_advance_in_place = jax.jit(_continued, donate_argnums=2)
 
 
 @jax.jit

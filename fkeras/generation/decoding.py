@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
@@ -71,6 +72,69 @@ class Prompt(NamedTuple):
     inputs: Inputs
 
 
+class Method(abc.ABC):
+    """The loop that chooses new tokens; its carries have `state`, `logits`, `tokens`, `lengths` and `active`."""
+
+    @property
+    def stride(self) -> int:
+        """The maximum number of tokens that a step reads."""
+        return 1
+
+    @abc.abstractmethod
+    def first(
+        self, reader: Reader, sampling: Sampling, state: State, logits: jax.Array, size: int
+    ) -> Any:
+        """Returns the carry before the first new token, with room for `size` new tokens.
+
+        Args:
+            state: the state of the model after the prompt.
+            logits: the logits (b, v) of the next token.
+        """
+
+    @abc.abstractmethod
+    def advance(
+        self, reader: Reader, sampling: Sampling, carry: Any, steps: Any, donate: bool
+    ) -> Any:
+        """Returns the carry after at most a number of steps.
+
+        Args:
+            donate: whether the carry is overwritten; not in `jax.vmap`, whose batched results do not
+                fit into buffers without batch axis.
+        """
+
+    def read_again(self, reader: Reader, sampling: Sampling, carry: Any) -> Any:
+        """Returns the carry with the outgrown texts read again, as a part of longer texts."""
+        return _read_outgrown(reader, sampling, carry)
+
+    def last(
+        self, reader: Reader, sampling: Sampling, state: Callable[[], State], carry: Any
+    ) -> Carry:
+        """Returns the carry with the tokens of the result.
+
+        Args:
+            state: returns the state after the prompt, with room for the new tokens.
+        """
+        return carry
+
+
+class OneToken(Method):
+    """Samples and reads one token of each row in a step."""
+
+    def first(
+        self, reader: Reader, sampling: Sampling, state: State, logits: jax.Array, size: int
+    ) -> Carry:
+        batch = logits.shape[0]
+        # NumPy: outside of jit a single JAX operation costs as much time as a token of a small model
+        tokens: Any = np.zeros((batch, size), np.int32)
+        lengths: Any = np.zeros(batch, np.int32)
+        return Carry(state, logits, tokens, lengths, cast(Any, np.ones(batch, bool)))
+
+    def advance(
+        self, reader: Reader, sampling: Sampling, carry: Carry, steps: Any, donate: bool
+    ) -> Carry:
+        return (_advance_in_place if donate else _advance)(reader, sampling, carry, steps)
+
+
 @functools.partial(jax.jit, static_argnums=(3, 4, 5))
 def read_prompt(
     reader: Reader,
@@ -116,16 +180,7 @@ def read_prompt(
     return reader, after, logits, causal
 
 
-def first_carry(state: State, logits: jax.Array, size: int) -> Carry:
-    """Returns the carry before the first new token, with room for `size` new tokens."""
-    batch = logits.shape[0]
-    # NumPy: outside of jit a single JAX operation costs as much time as a token of a small model
-    tokens: Any = np.zeros((batch, size), np.int32)
-    lengths: Any = np.zeros(batch, np.int32)
-    return Carry(state, logits, tokens, lengths, cast(Any, np.ones(batch, bool)))
-
-
-def _advance(reader: Reader, sampling: Sampling, carry: Carry, steps: jax.Array) -> Carry:
+def _sampled(reader: Reader, sampling: Sampling, carry: Carry, steps: jax.Array) -> Carry:
     """Samples and reads at most `steps` tokens of each row."""
 
     def step(carry: Carry) -> Carry:
@@ -143,9 +198,8 @@ def _advance(reader: Reader, sampling: Sampling, carry: Carry, steps: jax.Array)
     return repeated(step, reader, sampling, carry, steps)
 
 
-advance = jax.jit(_advance)
-# donates the carry; not in `jax.vmap`, whose batched results do not fit into buffers without batch axis
-advance_in_place = jax.jit(_advance, donate_argnums=2)
+_advance = jax.jit(_sampled)
+_advance_in_place = jax.jit(_sampled, donate_argnums=2)
 
 
 def repeated(
@@ -171,23 +225,20 @@ def repeated(
     return jax.lax.while_loop(goes_on, once, (jnp.zeros((), jnp.int32), carry))[1]
 
 
-def all_steps(
-    advance: Callable[[_Carry, Any], _Carry],
-    read_again: Callable[[_Carry], _Carry],
-    reader: Reader,
-    sampling: Sampling,
-    carry: _Carry,
-) -> _Carry:
+def all_steps(method: Method, reader: Reader, sampling: Sampling, carry: _Carry) -> _Carry:
     """Returns the carry after the end of all rows, in one compiled program."""
     boundaries = reader.form.boundaries
 
+    def advance(carry: _Carry) -> _Carry:
+        return method.advance(reader, sampling, carry, sampling.limit, donate=False)
+
     def run(carry: _Carry) -> _Carry:
         rows = outgrown(boundaries, sampling.starts + carry.lengths, carry.active)
-        carry = jax.lax.cond(jnp.any(rows), read_again, lambda carry: carry, carry)
-        return advance(carry, sampling.limit)
+        again = functools.partial(method.read_again, reader, sampling)
+        return advance(jax.lax.cond(jnp.any(rows), again, lambda carry: carry, carry))
 
     if not boundaries:
-        return advance(carry, sampling.limit)
+        return advance(carry)
     return jax.lax.while_loop(lambda carry: jnp.any(carry.active), run, carry)
 
 
@@ -203,7 +254,7 @@ def outgrown(boundaries: tuple[int, ...], lengths: jax.Array, active: jax.Array)
 
 
 @jax.jit
-def read_outgrown(reader: Reader, sampling: Sampling, carry: _Carry) -> _Carry:
+def _read_outgrown(reader: Reader, sampling: Sampling, carry: _Carry) -> _Carry:
     """Returns the carry in which the outgrown texts are read again, as a part of longer texts."""
     tokens, lengths = carry.tokens, carry.lengths
     rows = outgrown(reader.form.boundaries, sampling.starts + lengths, carry.active)

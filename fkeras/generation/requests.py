@@ -476,6 +476,45 @@ def ends_of(end_ids: Any, size: int) -> jax.Array:
     return jnp.asarray(ids, jnp.int32)
 
 
+def stop_of(stop: Any, decode: Any) -> tuple[str, ...]:
+    """Returns the stop strings; raises an error for other values, and for stop strings without `decode`."""
+    texts = [*stop] if isinstance(stop, Iterable) and not isinstance(stop, str) else [stop]
+    if not all(isinstance(text, str) and text for text in texts):
+        raise ValueError(
+            f"{WHERE}: expected strings that are not empty for stop, received {stop!r}. Pass ids of "
+            "tokens as end_ids."
+        )
+    if texts and decode is None:
+        raise ValueError(
+            f"{WHERE}: stop searches the text of the tokens and needs `decode`. Pass "
+            "decode=tokenizer.decode."
+        )
+    check_function("decode", decode)
+    return tuple(texts)
+
+
+_FUNCTIONS = {
+    "decode": "tokenizer.decode, which returns the text of a list of ids",
+    "stream": "lambda row, piece: print(piece, end='')",
+}
+
+
+def check_function(name: str, function: Any) -> None:
+    """Raises TypeError for a `decode` or `stream` that is neither a function nor None."""
+    if function is not None and not callable(function):
+        raise TypeError(
+            f"{WHERE}: expected a function for {name}, received {describe_value(function)}. Pass "
+            f"{name}={_FUNCTIONS[name]}."
+        )
+
+
+def width_of(ids: Any, prompt: Prompt, is_traced: bool) -> int:
+    """Returns the number of tokens of the longest prompt; inside `jax.jit` that of the array."""
+    if not is_traced:
+        return int(np.max(prompt.valid.sum(1)))
+    return ids.shape[1] if isinstance(ids, jax.Array | np.ndarray) else max(map(len, ids))
+
+
 def count_of(value: Any, name: str) -> int:
     """Returns `value` after checking that it is a positive integer."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):

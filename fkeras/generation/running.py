@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.generation.caches import State, enlarged, new_state
-from fkeras.generation.decoding import Sampling, outgrown
+from fkeras.generation.capacities import capacity
+from fkeras.generation.decoding import Method, Sampling, outgrown
 from fkeras.generation.reading import Form, Reader
 
 _Carry = TypeVar("_Carry", bound=Any)
@@ -54,17 +55,14 @@ class Runner:
     """Runs a loop call by call.
 
     Attributes:
-        advance: returns the carry after at most a number of steps.
-        read_again: returns the carry with the texts read again that outgrow their keys.
-        readers: the readers of the states that grow, by the name of the state in the carry.
-        capacity: returns the capacity of the state of a reader, with room for a number of tokens.
-        form: the form of the model.
+        method: the loop that chooses new tokens.
+        reader: the reader of the model.
         sampling: the samplers and the limit of the call.
+        readers: the readers of the states that grow, by the name of the state in the carry.
         width: the number of tokens of the longest prompt.
         limit: the maximum number of new tokens.
         size: the number of tokens of a row for which there is room.
         slack: the maximum number of tokens of a rollback.
-        stride: the maximum number of tokens that a step reads.
         most: the maximum number of steps of a call; None for no maximum.
         steps: the maximum number of steps of the next call.
         longest: the number of new tokens of the longest row.
@@ -72,35 +70,39 @@ class Runner:
         is_active: whether a row has not ended.
     """
 
-    advance: Callable[[Any, Any], Any]
-    read_again: Callable[[Any], Any]
-    readers: Mapping[str, Reader]
-    capacity: Callable[[Reader, int], int]
-    form: Form
+    method: Method
+    reader: Reader
     sampling: Sampling
+    readers: Mapping[str, Reader]
     width: int
     limit: int
     size: int
     slack: int
-    stride: int
     most: int | None
-    steps: int
+    steps: int = 0
     longest: int = 0
     outgrows: int = 1
     is_active: int = 1
+
+    def __post_init__(self) -> None:
+        rows = self.sampling.starts.shape[0]
+        first = _first_steps(self.reader, rows, self._capacity(self.reader))
+        self.steps = min(first, self.most or first)
 
     def __call__(self, carry: _Carry) -> _Carry:
         """Returns the carry after one call."""
         used = self.width + self.longest
         while self.size < self.width + self.limit and self._room(used) < 1:
-            self.size = size_for(self.form, min(2 * self.size, self.width + self.limit))
+            self.size = size_for(self.reader.form, min(2 * self.size, self.width + self.limit))
             carry = self._enlarged(carry)
         steps = min(self.steps, max(self._room(used), 1))
         start = time.perf_counter()
-        if self.outgrows and self.form.boundaries:
-            carry = self.read_again(carry)
-        carry = self.advance(carry, np.int32(steps))
-        status = _status(self.form.boundaries, self.sampling.starts, carry.lengths, carry.active)
+        boundaries = self.reader.form.boundaries
+        if self.outgrows and boundaries:
+            carry = self.method.read_again(self.reader, self.sampling, carry)
+        steps_array = np.int32(steps)
+        carry = self.method.advance(self.reader, self.sampling, carry, steps_array, donate=True)
+        status = _status(boundaries, self.sampling.starts, carry.lengths, carry.active)
         self.longest, self.outgrows, self.is_active = map(int, jax.device_get(status))
         fitting = int(steps * _SECONDS / (time.perf_counter() - start))
         # one fast call is no reason for a very long call
@@ -119,11 +121,14 @@ class Runner:
         if name not in self.readers:
             return state
         reader = self.readers[name]
-        return _enlarged_state(reader, state, rows, self.capacity(reader, self.size), self.slack)
+        return _enlarged_state(reader, state, rows, self._capacity(reader), self.slack)
 
     def _room(self, used: int) -> int:
-        sizes = [self.capacity(reader, self.size) for reader in self.readers.values()]
-        return (min([*sizes, self.size + self.slack]) - used) // self.stride
+        sizes = [self._capacity(reader) for reader in self.readers.values()]
+        return (min([*sizes, self.size + self.slack]) - used) // self.method.stride
+
+    def _capacity(self, reader: Reader) -> int:
+        return capacity(reader, self.size, self.slack)
 
     def _enlarged(self, carry: _Carry) -> _Carry:
         """Returns the carry with room for `size` tokens in its states and arrays of tokens."""
@@ -139,7 +144,7 @@ class Runner:
         return carry._replace(**changes)
 
 
-def first_steps(reader: Reader, rows: int, capacity: int) -> int:
+def _first_steps(reader: Reader, rows: int, capacity: int) -> int:
     """Returns a number of steps that ends soon on a slow device: in .4 s for 1 GB of weights in a second."""
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(reader.model))
     tokens = rows if reader.form.cached else rows * capacity

@@ -11,14 +11,16 @@ References:
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.generation.caches import State, take_back
 from fkeras.generation.decoding import (
+    Method,
     Sampling,
     by_row,
     known_ids,
@@ -49,14 +51,38 @@ class DraftCarry(NamedTuple):
     draft_state: State
 
 
-def first_draft_carry(
-    sampling: Sampling, state: State, logits: jax.Array, size: int, draft_state: State
-) -> DraftCarry:
-    """Returns the carry before the first new token, with room for `size` new tokens."""
-    batch = logits.shape[0]
-    tokens, lengths = jnp.zeros((batch, size), jnp.int32), jnp.zeros(batch, jnp.int32)
-    logits = log_probabilities(sampling, logits, known_ids(sampling, tokens, lengths), lengths)
-    return DraftCarry(state, logits, tokens, lengths, jnp.ones(batch, bool), draft_state)
+@dataclasses.dataclass(frozen=True)
+class Speculation(Method):
+    """Proposes tokens by a draft model and verifies all of them in a step.
+
+    Attributes:
+        draft: the reader of the draft model.
+        draft_state: the state of the draft model after the prompt.
+        count: the number of proposed tokens of a step.
+    """
+
+    draft: Reader
+    draft_state: State
+    count: int
+
+    @property
+    def stride(self) -> int:
+        return self.count + 1
+
+    def first(
+        self, reader: Reader, sampling: Sampling, state: State, logits: jax.Array, size: int
+    ) -> DraftCarry:
+        batch = logits.shape[0]
+        tokens, lengths = jnp.zeros((batch, size), jnp.int32), jnp.zeros(batch, jnp.int32)
+        logits = log_probabilities(sampling, logits, known_ids(sampling, tokens, lengths), lengths)
+        active = jnp.ones(batch, bool)
+        return DraftCarry(state, logits, tokens, lengths, active, self.draft_state)
+
+    def advance(
+        self, reader: Reader, sampling: Sampling, carry: DraftCarry, steps: Any, donate: bool
+    ) -> DraftCarry:
+        advance = _advance_in_place if donate else _advance
+        return advance(self.draft, self.count, reader, sampling, carry, steps)
 
 
 def log_probabilities(
@@ -77,7 +103,7 @@ def log_probabilities(
     return by_row(sampling, of)
 
 
-def _advance_draft(
+def _verified(
     draft: Reader,
     count: int,
     reader: Reader,
@@ -93,9 +119,8 @@ def _advance_draft(
     return repeated(step, reader, sampling, carry, rounds)
 
 
-advance_draft = jax.jit(_advance_draft, static_argnums=1)
-# donates the carry, as `advance_in_place`
-advance_draft_in_place = jax.jit(_advance_draft, static_argnums=1, donate_argnums=4)
+_advance = jax.jit(_verified, static_argnums=1)
+_advance_in_place = jax.jit(_verified, static_argnums=1, donate_argnums=4)
 
 
 def _draw(sampling: Sampling, logits: jax.Array, counts: jax.Array, purpose: int) -> jax.Array:

@@ -9,7 +9,7 @@ import fkeras as fk
 from fkeras import samplers
 from fkeras.generation import prompts, requests
 from fkeras.generation.decoding import Sampling, read_prompt
-from fkeras.generation.speculation import advance_draft, first_draft_carry
+from fkeras.generation.speculation import Speculation
 from tests.support import language_models
 
 PROMPTS = [[1, 2, 3, 4, 5], [7, 3]]
@@ -108,9 +108,10 @@ def test_equal_draft_is_accepted_whole_in_each_round():
         ends, starts = requests.ends_of((), 11), prompts.starts_of(reader, None, prompt)
         sampling = Sampling((sampler,), None, keys, prompt[:2], ends, jnp.int32(9), starts)
         copies = [jax.tree.map(jnp.copy, state) for _ in range(2)]
-        carry = first_draft_carry(sampling, copies[0], scores, 9, copies[1])
+        method = Speculation(reader, copies[1], 2)
+        carry = method.first(reader, sampling, copies[0], scores, 9)
         for rounds in (1, 2):
-            carry = advance_draft(reader, 2, reader, sampling, carry, jnp.int32(1))
+            carry = method.advance(reader, sampling, carry, jnp.int32(1), donate=False)
             assert carry.lengths.tolist() == [3 * rounds, 3 * rounds]
 
 
