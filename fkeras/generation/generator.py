@@ -221,7 +221,7 @@ class Generator:
         self, model: Network, samplers: Sequence[Sampler], stream: Any, is_traced: bool
     ) -> None:
         """Raises an error for fields and arguments that exclude each other."""
-        requests.check_function("stream", stream)
+        requests.check_function("stream", stream, "lambda row, piece: print(piece, end='')")
         is_watched = self._is_watched(stream)
         is_beam = samplers[0].find(Beam) is not None
         if is_beam and (is_watched or self.draft is not None):

@@ -489,22 +489,21 @@ def stop_of(stop: Any, decode: Any) -> tuple[str, ...]:
             f"{WHERE}: stop searches the text of the tokens and needs `decode`. Pass "
             "decode=tokenizer.decode."
         )
-    check_function("decode", decode)
+    check_function("decode", decode, "tokenizer.decode, which returns the text of a list of ids")
     return tuple(texts)
 
 
-_FUNCTIONS = {
-    "decode": "tokenizer.decode, which returns the text of a list of ids",
-    "stream": "lambda row, piece: print(piece, end='')",
-}
+def check_function(name: str, function: Any, example: str) -> None:
+    """Raises TypeError for a value that is neither a function nor None.
 
-
-def check_function(name: str, function: Any) -> None:
-    """Raises TypeError for a `decode` or `stream` that is neither a function nor None."""
+    Args:
+        name: the name of the argument.
+        example: a function that the error suggests.
+    """
     if function is not None and not callable(function):
         raise TypeError(
             f"{WHERE}: expected a function for {name}, received {describe_value(function)}. Pass "
-            f"{name}={_FUNCTIONS[name]}."
+            f"{name}={example}."
         )
 
 
