@@ -37,8 +37,19 @@ def log_probabilities(y_pred: jax.Array, from_logits: bool, axis: int) -> jax.Ar
     Probabilities that are all 0 stay 0 and are then clipped to 1e-7.
     """
     if from_logits:
-        return jax.nn.log_softmax(jnp.maximum(y_pred, jnp.finfo(y_pred.dtype).min), axis=axis)
+        shifted, total = _shifted(y_pred, axis)
+        return shifted - jnp.expand_dims(total, axis)
     return jnp.log(jnp.clip(_shares(y_pred, axis), EPSILON, 1.0 - EPSILON))
+
+
+def _shifted(logits: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
+    """Returns logits minus their maximum along `axis`, and the logarithm of the sum of their exponentials."""
+    lowest = jnp.finfo(logits.dtype).min
+    logits = jnp.maximum(logits, lowest)
+    largest = jnp.max(logits, axis=axis, keepdims=True, initial=lowest)
+    # the derivative with respect to the maximum is 0
+    shifted = logits - jax.lax.stop_gradient(largest)
+    return shifted, jnp.log(jnp.sum(jnp.exp(shifted), axis=axis))
 
 
 def _shares(p: jax.Array, axis: int) -> jax.Array:
@@ -273,11 +284,16 @@ def sparse_categorical_crossentropy(
         # predictions of ignored samples may hold NaN: replace them, so that gradients are 0
         ignored = equals(class_ids, ignore_class)
         y_pred = jnp.where(jnp.expand_dims(ignored, axis), jnp.ones((), y_pred.dtype), y_pred)
-    logs = log_probabilities(y_pred, from_logits, axis)
+    if from_logits:
+        # the sum of exponentials is outside of the selection: the gradient needs no sum over the classes
+        logs, total = _shifted(y_pred, axis)
+    else:
+        logs, total = log_probabilities(y_pred, False, axis), 0.0
     # a comparison instead of a gather: XLA fuses it, and its gradient is no scatter
     classes = jax.lax.broadcasted_iota("int32", y_pred.shape, axis % y_pred.ndim)
     is_label = classes == jnp.expand_dims(labels, axis)
-    losses = jnp.where(valid, -jnp.sum(jnp.where(is_label, logs, 0.0), axis=axis), jnp.nan)
+    of_label = jnp.sum(jnp.where(is_label, logs, 0.0), axis=axis)
+    losses = jnp.where(valid, total - of_label, jnp.nan)
     return losses if ignore_class is None else jnp.where(ignored, 0.0, losses)
 
 
