@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.authoring.engine import describe_value, explains_arguments
 from fkeras.engine import Network
-from fkeras.engine.messages.errors import describe_value
-from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.generation import capacities, prompts, requests
 from fkeras.generation.beams import (
     advance_beams,

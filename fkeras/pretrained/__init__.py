@@ -1,6 +1,6 @@
 """Pretrained models: reads and writes checkpoints of Hugging Face, GGUF files and adapters of PEFT."""
 
-from fkeras.engine.config.public_names import publish as _publish
+from fkeras.authoring.engine import publish as _publish
 from fkeras.pretrained.adapters.loading import load_adapter as load_adapter
 from fkeras.pretrained.adapters.saving import save_adapter as save_adapter
 from fkeras.pretrained.families.bert import BertConfig as BertConfig

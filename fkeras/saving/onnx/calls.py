@@ -14,21 +14,26 @@ from typing import Any
 import jax
 import numpy as np
 
-from fkeras.engine import FKerasError, Layer, Network, Output
-from fkeras.engine.call.calls import cast_own_weights, require_state
-from fkeras.engine.call.context import Context
-from fkeras.engine.call.input_spec import check_inputs
-from fkeras.engine.call.mask_rules import AttachedMasks, check_support, with_output_masks
-from fkeras.engine.network.execution import Execution
-from fkeras.engine.values.annotations import Leaf, Option, Tree
-from fkeras.engine.values.spec import as_structs
-from fkeras.layers.core.wrapper import Wrapper
-from fkeras.layers.preprocessing.pipeline import Pipeline
+from fkeras.authoring.engine import (
+    AttachedMasks,
+    Execution,
+    Leaf,
+    Option,
+    Tree,
+    as_structs,
+    cast_own_weights,
+    check_inputs,
+    check_support,
+    require_state,
+    with_output_masks,
+)
+from fkeras.authoring.saving import trace
+from fkeras.engine import Context, FKerasError, Layer, Network, Output
+from fkeras.layers import Pipeline, Wrapper
 from fkeras.saving.onnx.graph.writer import Operand, Value, Writer
 from fkeras.saving.onnx.primitives import program
 from fkeras.saving.onnx.primitives.elementwise import is_float
 from fkeras.saving.onnx.rows.table import row_of
-from fkeras.saving.tracing.trace import trace
 
 
 class Emission(Context):
