@@ -1,11 +1,8 @@
 """Names of the engine for wings: declared fields, messages, the graph, and the walk through layers."""
 
-from fkeras.engine.call.calls import cast_own_weights as cast_own_weights
-from fkeras.engine.call.calls import require_state as require_state
-from fkeras.engine.call.input_spec import check_inputs as check_inputs
+from fkeras.engine.call.calls import prepare as prepare
+from fkeras.engine.call.calls import with_masks as with_masks
 from fkeras.engine.call.mask_rules import AttachedMasks as AttachedMasks
-from fkeras.engine.call.mask_rules import check_support as check_support
-from fkeras.engine.call.mask_rules import with_output_masks as with_output_masks
 from fkeras.engine.call.network_inputs import match_inputs as match_inputs
 from fkeras.engine.config.config_checks import entry as entry
 from fkeras.engine.config.configurable import describe as describe
