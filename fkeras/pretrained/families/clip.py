@@ -24,7 +24,7 @@ from fkeras.pretrained.families.vit import (
     patches,
     siglip_vision_names,
 )
-from fkeras.pretrained.features.images import ImageProcessor
+from fkeras.pretrained.media.images import ImageProcessor
 from fkeras.pretrained.tables.config import (
     Config,
     check_heads,

@@ -19,7 +19,7 @@ from fkeras.pretrained.blocks.activation import activate, activation_name
 from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, norm, pre_norm_blocks
 from fkeras.pretrained.blocks.encoder_config import EncoderConfig, with_parts
 from fkeras.pretrained.blocks.projections import mlp
-from fkeras.pretrained.features.images import ImageProcessor
+from fkeras.pretrained.media.images import ImageProcessor
 from fkeras.pretrained.tables.config import (
     check_heads,
     count,

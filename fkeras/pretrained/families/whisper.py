@@ -18,7 +18,7 @@ from fkeras.pretrained.blocks.activation import activation_name
 from fkeras.pretrained.blocks.encoder_blocks import add, attention, norm, pre_norm_blocks
 from fkeras.pretrained.blocks.projections import mlp
 from fkeras.pretrained.blocks.repeated import repeated
-from fkeras.pretrained.features.sounds import SoundProcessor
+from fkeras.pretrained.media.sounds import SoundProcessor
 from fkeras.pretrained.tables.config import Config, check_heads, count, positive, token_id
 from fkeras.pretrained.tables.family import PREPROCESSOR, Family
 from fkeras.pretrained.tables.inert_keys import Reasons

@@ -10,7 +10,7 @@ from fkeras.host.containers.errors import FileError
 from fkeras.host.containers.file_type import open_regular
 from fkeras.host.containers.hdf5 import Store, open_store
 from fkeras.host.containers.limits import Limits
-from fkeras.pretrained.adapters.modules import filled
+from fkeras.pretrained.adapter_files.modules import filled
 from fkeras.transforms import LoRA
 
 # the names of KerasHub's default targets

@@ -16,7 +16,7 @@ from fkeras.authoring.layers import adapted_layers, float_layer
 from fkeras.authoring.transforms import take_out
 from fkeras.engine import Model
 from fkeras.host.containers.safetensors import write
-from fkeras.pretrained.adapters.modules import (
+from fkeras.pretrained.adapter_files.modules import (
     CONFIG,
     PREFIX,
     WEIGHTS,
@@ -24,7 +24,7 @@ from fkeras.pretrained.adapters.modules import (
     modules_of,
     writes_current_names,
 )
-from fkeras.pretrained.adapters.peft_config import written
+from fkeras.pretrained.adapter_files.peft_config import written
 from fkeras.pretrained.tables.config import Config
 from fkeras.pretrained.tables.layout import Layout
 from fkeras.transforms import IA3, DoRA, LoRA, adapters

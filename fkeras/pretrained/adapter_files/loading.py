@@ -19,8 +19,8 @@ from fkeras.host.containers.errors import FileError, reading
 from fkeras.host.containers.limits import Limits
 from fkeras.host.containers.safetensors import read_table
 from fkeras.host.containers.stored import Stored
-from fkeras.pretrained.adapters.keras_files import read_keras_adapters
-from fkeras.pretrained.adapters.modules import (
+from fkeras.pretrained.adapter_files.keras_files import read_keras_adapters
+from fkeras.pretrained.adapter_files.modules import (
     CONFIG,
     WEIGHTS,
     Module,
@@ -29,7 +29,7 @@ from fkeras.pretrained.adapters.modules import (
     has_current_names,
     modules_of,
 )
-from fkeras.pretrained.adapters.peft_config import AdapterConfig, read_config
+from fkeras.pretrained.adapter_files.peft_config import AdapterConfig, read_config
 from fkeras.pretrained.families.table import family_of_config
 from fkeras.pretrained.files.folder import read_json
 from fkeras.pretrained.tables.config import Config
