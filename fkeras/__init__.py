@@ -41,12 +41,10 @@ from fkeras.engine import partition as partition
 from fkeras.engine import to_dot as to_dot
 from fkeras.engine import to_mermaid as to_mermaid
 from fkeras.engine import weight as weight
-from fkeras.engine.config.late_module import late_module as _late_module
 from fkeras.engine.config.public_names import publish as _publish
 from fkeras.engine.migration_hints.imports import (
     explain_missing_modules as _explain_missing_modules,
 )
-from fkeras.engine.migration_hints.names import missing_name_error as _missing_name_error
 from fkeras.transforms import cast as cast
 from fkeras.transforms import dequantize as dequantize
 from fkeras.transforms import freeze as freeze
@@ -151,16 +149,5 @@ _LATE = types.MappingProxyType(
 )
 
 
-def _import_late(name: str) -> object:
-    for home, names in _LATE.items():
-        if name == home or name in names:
-            module = _late_module(home)
-            return module if name == home else getattr(module, name)
-    raise _missing_name_error(__name__, name)
-
-
-# an assignment, since with a `def __getattr__` type checkers accept every unknown name
-globals()["__getattr__"] = _import_late
-
-_publish(__name__, late_names=(*_LATE, *(name for names in _LATE.values() for name in names)))
+_publish(__name__, late=_LATE)
 _explain_missing_modules()

@@ -13,6 +13,7 @@ from fkeras.engine.config.converters import axes, probability, real
 from fkeras.engine.config.field_types import Axes, Named, Real
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.values.registry import by_name, named
+from fkeras.nn.numerics.stable import EPSILON
 
 __all__ = (
     "Constraint",
@@ -28,8 +29,6 @@ __all__ = (
     "serialize",
     "unit_norm",
 )
-
-_EPSILON = 1e-7  # Keras's constant, added to norms before a division
 
 
 def _norm(w: jax.Array, axis: Any) -> jax.Array:
@@ -86,7 +85,7 @@ class MaxNorm(Constraint):
 
     def __call__(self, w: jax.Array) -> jax.Array:
         norms = _norm(w, self.axis)
-        return w * (jnp.clip(norms, 0, self.max_value) / (_EPSILON + norms))
+        return w * (jnp.clip(norms, 0, self.max_value) / (EPSILON + norms))
 
 
 class NonNeg(Constraint):
@@ -120,7 +119,7 @@ class UnitNorm(Constraint):
     axis: Axes = option(default=0, convert=axes())
 
     def __call__(self, w: jax.Array) -> jax.Array:
-        return w / (_EPSILON + _norm(w, self.axis))
+        return w / (EPSILON + _norm(w, self.axis))
 
 
 class MinMaxNorm(Constraint):
@@ -161,7 +160,7 @@ class MinMaxNorm(Constraint):
     def __call__(self, w: jax.Array) -> jax.Array:
         norms = _norm(w, self.axis)
         clipped_norms = jnp.clip(norms, self.min_value, self.max_value)
-        return w * ((self.rate * clipped_norms + (1 - self.rate) * norms) / (_EPSILON + norms))
+        return w * ((self.rate * clipped_norms + (1 - self.rate) * norms) / (EPSILON + norms))
 
 
 # Keras's aliases

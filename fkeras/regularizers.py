@@ -13,6 +13,7 @@ from fkeras.engine.config.converters import choice, real
 from fkeras.engine.config.field_types import Named, Real
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.values.registry import by_name, named
+from fkeras.nn.numerics.stable import unit_vectors
 
 __all__ = (
     "L1",
@@ -156,9 +157,7 @@ class OrthogonalRegularizer(Regularizer):
                 "weights of two axes."
             )
         rows = x if self.mode == "rows" else x.T
-        square = jnp.sum(jnp.square(rows), axis=1, keepdims=True)
-        # the lower bound keeps the cosines and the derivative of a row of zeros finite
-        rows = rows * jax.lax.rsqrt(jnp.maximum(square, 1e-12))
+        rows = unit_vectors(rows, 1, 1e-6)  # Keras bounds the squares by 1e-12
         size = rows.shape[0]
         products = jnp.abs(rows @ rows.T) * (1.0 - jnp.eye(size, dtype=x.dtype))
         # the matrix holds each pair twice, hence the factor 0.5; a single row has no pairs

@@ -1,6 +1,6 @@
 """Text generation with language models, and samplers."""
 
-from fkeras.engine.config.public_names import publish as _publish
+from fkeras.authoring.engine import publish as _publish
 from fkeras.generation import samplers as samplers
 from fkeras.generation.generating import generate as generate
 from fkeras.generation.generator import Generated as Generated

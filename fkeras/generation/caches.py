@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
+from fkeras.authoring.engine import Tree
 from fkeras.engine import Network
-from fkeras.engine.values.annotations import Tree
 
 State: TypeAlias = dict[str, Any]
 

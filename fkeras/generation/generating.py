@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from fkeras.authoring.engine import explains_arguments
 from fkeras.engine import Network
-from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.generation.generator import GREEDY, Generated, Generator
 from fkeras.generation.samplers import Sampler
 from fkeras.generation.watching import Stream

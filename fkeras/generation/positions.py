@@ -14,19 +14,22 @@ from typing import Any
 
 import jax
 
-from fkeras.engine import Layer, Network
-from fkeras.engine.call.context import Context
-from fkeras.engine.call.network_inputs import match_inputs
-from fkeras.engine.graph.call_table import Call
-from fkeras.engine.graph.walk import new_slots, run_calls
-from fkeras.engine.rows.program import RowProgram
-from fkeras.engine.rows.values import WHOLE, Value, rows
-from fkeras.engine.tree.skeleton import skeleton_of
-from fkeras.engine.tree.walk import join_path
-from fkeras.engine.values import structure
-from fkeras.engine.values.annotations import Tree
+from fkeras.authoring.engine import (
+    WHOLE,
+    RowProgram,
+    Tree,
+    Value,
+    join_path,
+    match_inputs,
+    new_slots,
+    rows,
+    run_calls,
+    skeleton_of,
+    structure,
+)
+from fkeras.authoring.transforms import runs_graph
+from fkeras.engine import Call, Context, Layer, Network
 from fkeras.layers import Embedding, PositionEmbedding, Positions, TokenAndPositionEmbedding
-from fkeras.transforms.graph.rebuilding import runs_graph
 
 #: two sequence lengths that are unlikely sizes of other axes
 LENGTHS = (13, 11)

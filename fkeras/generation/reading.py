@@ -16,15 +16,12 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import Model, Network, Output
-from fkeras.engine.graph.call_table import Call
-from fkeras.engine.graph.walk import new_slots, run_calls
-from fkeras.engine.values import structure
-from fkeras.engine.values.annotations import Tree
+from fkeras.authoring.engine import Tree, new_slots, run_calls, structure
+from fkeras.authoring.transforms import runs_graph
+from fkeras.engine import Call, Model, Network, Output
 from fkeras.generation.caches import State, map_rows, row_axes, state_specs
 from fkeras.generation.positions import Entry, Uses, follow, token_entry, whole_entry
-from fkeras.transforms.graph.rebuilding import runs_graph
-from fkeras.transforms.graph.rewriting import inline
+from fkeras.transforms import inline
 
 #: a value and its mask, or None
 Constant: TypeAlias = tuple[jax.Array, jax.Array | None]

@@ -12,18 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from fkeras.engine import Network
-from fkeras.engine.messages.errors import FKerasError, describe_value
-from fkeras.engine.symbolic.input import InputLayer
-from fkeras.engine.tree.sublayers import sublayers
-from fkeras.engine.values.random import check_key
+from fkeras.authoring.engine import check_key, describe_value, id_tables
+from fkeras.engine import FKerasError, InputLayer, Network, sublayers
 from fkeras.generation.caches import state_specs
 from fkeras.generation.decoding import Prompt
 from fkeras.generation.positions import position_count
 from fkeras.generation.reading import Constant, Form, Reader, positions_of
 from fkeras.generation.samplers import Beam, Sampler
 from fkeras.layers.rotary import Scaling
-from fkeras.training.inputs.ids import tables
 
 WHERE = "fk.generate"
 
@@ -157,7 +153,7 @@ def _inputs(model: Network, inputs: Any, masks: Any, batch: int) -> tuple[str, d
             "fk.Input((None,), dtype='int32')."
         )
     given = {name: value for name, value in given.items() if value is not None}
-    for index, layer, count in tables(model):
+    for index, layer, count in id_tables(model):
         if (name := names[index]) in given:
             ids = given[name] if is_traced(given[name]) else np.asarray(given[name])
             noun = f"ids of {layer!r} in the input {name!r}"

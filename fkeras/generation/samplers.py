@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from fkeras.engine.config.public_names import publish as _publish
+from fkeras.authoring.engine import publish as _publish
 
 __all__ = (
     "Beam",

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.messages.errors import describe_value
+from fkeras.authoring.engine import describe_value
 from fkeras.generation.caches import take_back
-from fkeras.utils.text_stream import TextStream
+from fkeras.utils import TextStream
 
 _Carry = TypeVar("_Carry", bound=Any)
 #: takes the index of a row and its new text, or without `decode` its new ids

@@ -13,8 +13,9 @@ from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.arrays import as_operand
 from fkeras.losses.checks import check_call
 from fkeras.losses.reducing import check_axis, divide_no_nan, require_axis
-from fkeras.losses.regression import EPSILON, floats, widened
+from fkeras.losses.regression import floats, widened
 from fkeras.nn.numerics.indices import equals, valid_indices
+from fkeras.nn.numerics.stable import EPSILON
 
 
 def binary_values(y_true: jax.Array, y_pred: jax.Array, from_logits: bool) -> jax.Array:

@@ -15,9 +15,7 @@ from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.registry import named
 from fkeras.losses.loss import FunctionLoss
 from fkeras.losses.reducing import align_pair, check_axis, require_axis
-
-# Keras's default epsilon; results must not depend on a global setting
-EPSILON = 1e-7
+from fkeras.nn.numerics.stable import EPSILON, unit_vectors
 
 
 def widened(x: jax.Array) -> jax.Array:
@@ -155,13 +153,6 @@ def log_cosh(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     error = y_pred - y_true
     # log(cosh(e)) = e + softplus(-2 * e) - log(2), without the overflow of cosh
     return jnp.mean(error + jax.nn.softplus(-2.0 * error) - math.log(2.0), axis=-1)
-
-
-def unit_vectors(x: jax.Array, axis: int) -> jax.Array:
-    """Returns vectors scaled to length 1 along `axis`; zero vectors stay, with finite gradients."""
-    square = jnp.sum(jnp.square(x), axis=axis, keepdims=True)
-    # clamp the square, not the norm: the derivative of a square root is infinite at 0
-    return x * jax.lax.rsqrt(jnp.maximum(square, EPSILON**2))
 
 
 def cosine_similarity(y_true: Numbers, y_pred: Numbers, axis: int = -1) -> jax.Array:

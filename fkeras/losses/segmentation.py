@@ -14,7 +14,8 @@ from fkeras.engine.values.argument_types import Numbers
 from fkeras.engine.values.registry import named
 from fkeras.losses.loss import FunctionLoss
 from fkeras.losses.reducing import check_axis
-from fkeras.losses.regression import EPSILON, floats
+from fkeras.losses.regression import floats
+from fkeras.nn.numerics.stable import EPSILON
 
 _Axes = int | tuple[int, ...] | None
 

@@ -14,9 +14,10 @@ from fkeras.engine.config.field_types import Axes, Integer
 from fkeras.engine.values.argument_types import HasShape, Numbers
 from fkeras.engine.values.registry import named
 from fkeras.losses.reducing import divide_no_nan
-from fkeras.losses.regression import EPSILON, floats
+from fkeras.losses.regression import floats
 from fkeras.metrics import exact
 from fkeras.metrics.metric import Batch, BatchMetric, FunctionMean, State, weighted
+from fkeras.nn.numerics.stable import EPSILON
 
 
 def _centred(y: jax.Array, axis: int | Sequence[int]) -> jax.Array:

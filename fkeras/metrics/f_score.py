@@ -14,9 +14,8 @@ from fkeras.engine.values.registry import named
 from fkeras.losses.checks import check_call
 from fkeras.metrics import exact
 from fkeras.metrics.metric import Batch, BatchMetric, State, weighted
+from fkeras.nn.numerics.stable import EPSILON
 
-# Keras's epsilon in the denominators: a class without samples has a score of 0
-_EPSILON = 1e-7
 _NAMES = ("true_positives", "false_positives", "false_negatives", "intermediate_weights")
 
 
@@ -82,10 +81,11 @@ class _FScore(BatchMetric):
         tp, fp, fn, support = (state[name] for name in _NAMES)
         beta, _ = self._rule
         # the formula keeps Keras's order of operations, so that results agree in float32
-        precision, recall = tp / (tp + fp + _EPSILON), tp / (tp + fn + _EPSILON)
-        score = precision * recall / (beta**2 * precision + recall + _EPSILON) * (1.0 + beta**2)
+        # a class without samples has a score of 0
+        precision, recall = tp / (tp + fp + EPSILON), tp / (tp + fn + EPSILON)
+        score = precision * recall / (beta**2 * precision + recall + EPSILON) * (1.0 + beta**2)
         if self.average == "weighted":
-            return jnp.sum(score * (support / (jnp.sum(support) + _EPSILON)))
+            return jnp.sum(score * (support / (jnp.sum(support) + EPSILON)))
         return score if self.average is None else jnp.mean(score)
 
 

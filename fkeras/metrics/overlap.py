@@ -27,8 +27,8 @@ from fkeras.losses.reducing import merge_weights
 from fkeras.metrics import exact
 from fkeras.metrics.metric import Batch, BatchMetric, Metric, State
 from fkeras.nn.numerics.axes import format_shape
+from fkeras.nn.numerics.stable import EPSILON
 
-_EPSILON = 1e-7
 # the confusion matrix has the square of this number of cells
 _classes = integer(minimum=1, maximum=1 << 20)
 _TABLE = "total_confusion_matrix"
@@ -76,8 +76,8 @@ def mean_overlap(table: jax.Array, classes: Sequence[int]) -> jax.Array:
     intersection, union = intersection[class_ids], union[class_ids]
     # a class that neither targets nor predictions have would count as an IoU of 0
     occurs = union > 1e-9
-    shares = jnp.where(occurs, intersection / (union + _EPSILON), 0.0)
-    return jnp.sum(shares) / (jnp.sum(occurs.astype("float32")) + _EPSILON)
+    shares = jnp.where(occurs, intersection / (union + EPSILON), 0.0)
+    return jnp.sum(shares) / (jnp.sum(occurs.astype("float32")) + EPSILON)
 
 
 def _check_numbers(

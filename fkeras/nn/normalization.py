@@ -10,9 +10,9 @@ import jax.numpy as jnp
 
 from fkeras.nn.numerics.axes import align
 from fkeras.nn.numerics.dtypes import wide_dtype
+from fkeras.nn.numerics.stable import EPSILON
 from fkeras.nn.statistics import centred_and_variance, mean_and_variance
 
-_EPSILON = 1e-7
 # factor of `unit_normalization`, as in Keras
 _LARGEST = 1e12
 
@@ -47,7 +47,7 @@ def moments(
         return jnp.squeeze(mean, axes), jnp.squeeze(variance, axes)
     counted = jnp.broadcast_to(mask.astype(bool)[..., None], x.shape)
     # as in Keras, epsilon in the count gives mean 0 if the mask excludes everything
-    count = jnp.sum(counted, axes, dtype=x.dtype) + _EPSILON
+    count = jnp.sum(counted, axes, dtype=x.dtype) + EPSILON
     zero = jnp.zeros_like(x)
     mean = jnp.sum(jnp.where(counted, x, zero), axes) / count
     centred = jnp.where(counted, x - align(mean, x.ndim, axis), zero)

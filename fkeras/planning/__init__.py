@@ -1,6 +1,6 @@
 """Plans of training steps compiled for shapes, and profiles of training steps from measurements."""
 
-from fkeras.engine.config.public_names import publish as _publish
+from fkeras.authoring.engine import publish as _publish
 from fkeras.planning.estimate import CallEstimate as CallEstimate
 from fkeras.planning.estimate import Estimate as Estimate
 from fkeras.planning.plan import Advice as Advice

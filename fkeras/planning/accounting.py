@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.authoring.engine import leaves_of, skeleton_of
+from fkeras.authoring.training import layouts
 from fkeras.planning.attribution import BETWEEN, LOSS, UPDATE, Calls
 from fkeras.planning.request import Request
-from fkeras.training.records.state import TrainState
-from fkeras.training.step.sharding import layouts
+from fkeras.training import TrainState
 
 
 class Row(NamedTuple):

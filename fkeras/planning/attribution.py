@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
-from fkeras.engine.graph.repeats import Repeat
+from fkeras.authoring.engine import Repeat
 
 #: parts of a step that no call of the model computes
 LOSS, UPDATE = "(loss, metrics)", "(update)"

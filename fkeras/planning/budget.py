@@ -8,7 +8,8 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
-from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.authoring.engine import describe_value
+from fkeras.engine import suggest
 
 _UNITS = MappingProxyType(
     {

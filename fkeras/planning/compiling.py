@@ -15,13 +15,12 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib import xla_client
 
-from fkeras.engine.messages.errors import describe_value
+from fkeras.authoring.engine import describe_value
+from fkeras.authoring.training import batch_entry, sharding, step
+from fkeras.authoring.transforms import backend_options
 from fkeras.planning.devices import Slice, name_of, slice_of
 from fkeras.planning.request import Request
 from fkeras.training import Trainer
-from fkeras.training.step import sharding, step
-from fkeras.training.step.sharding_rules import batch_entry
-from fkeras.transforms.remat import backend_options
 
 # more devices need a plan of their own: which weights to split, and how
 MOST_DEVICES = 64

@@ -16,7 +16,8 @@ from typing import Any
 import jax
 from jax.experimental import topologies
 
-from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.authoring.engine import describe_value
+from fkeras.engine import suggest
 
 _NAME = re.compile(r"([a-z0-9]+)(?::(\d{1,4}(?:x\d{1,4}){0,2}))?")
 _MOST_DEVICES = 9216

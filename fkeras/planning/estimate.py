@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from fkeras.engine.network.svg import to_svg
+from fkeras.authoring.engine import to_svg
 from fkeras.planning import tables
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from fkeras.authoring.engine import fill
 from fkeras.engine import Network
-from fkeras.engine.values.structure import fill
 from fkeras.layers import DotProductAttention
 
 

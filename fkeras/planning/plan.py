@@ -9,9 +9,14 @@ from typing import Any
 
 import jax
 
-from fkeras.engine.costs.counting import Costs, costs_by_scope
-from fkeras.engine.messages.tracebacks import hides_internal_frames
-from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.authoring.engine import (
+    Costs,
+    costs_by_scope,
+    hides_internal_frames,
+    leaves_of,
+    skeleton_of,
+)
+from fkeras.authoring.training import FSDP, whole_key_heads
 from fkeras.planning import tables
 from fkeras.planning.accounting import Part, call_rows, device_bytes
 from fkeras.planning.arrays import Received, by_computation, cycles, largest, received
@@ -31,7 +36,6 @@ from fkeras.planning.kernels import attention_kernels
 from fkeras.planning.request import Request, check_rows, request
 from fkeras.planning.scopes import instructions, scopes
 from fkeras.training import Trainer
-from fkeras.training.step.sharding_rules import FSDP, whole_key_heads
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,17 +12,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from fkeras.engine.messages.errors import describe_value
-from fkeras.engine.messages.tracebacks import hides_internal_frames
-from fkeras.engine.migration_hints.keras_objects import check_not_keras
+from fkeras.authoring.engine import check_not_keras, describe_value, hides_internal_frames
+from fkeras.authoring.training import checks, step
 from fkeras.planning import tables
 from fkeras.planning.attribution import BETWEEN, RUNTIME, Calls
 from fkeras.planning.plan import CallPlan, Plan, plan
 from fkeras.planning.scopes import awaited, instructions, scopes
 from fkeras.planning.traces import IDLE, measure
 from fkeras.training import Trainer, TrainState
-from fkeras.training.inputs import checks
-from fkeras.training.step import step
 
 
 @dataclasses.dataclass(frozen=True)

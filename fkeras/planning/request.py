@@ -9,15 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Layer
-from fkeras.engine.messages.errors import FKerasError, describe_value
-from fkeras.engine.migration_hints.keras_objects import check_not_keras
-from fkeras.engine.network.network import device_part
+from fkeras.authoring.engine import check_not_keras, describe_value, device_part
+from fkeras.authoring.training import batch_entry, batch_parts, parts_of, sharding, texts
+from fkeras.authoring.transforms import with_depth
+from fkeras.engine import FKerasError, Layer
 from fkeras.training import Trainer, TrainState
-from fkeras.training.data import batch_parts, texts
-from fkeras.training.step import sharding
-from fkeras.training.step.sharding_rules import batch_entry, parts_of
-from fkeras.transforms.depth import with_depth
 
 
 class Request(NamedTuple):

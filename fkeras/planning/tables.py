@@ -8,8 +8,7 @@ import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from fkeras.engine.messages.html import html_table
-from fkeras.engine.network.summary import number_text
+from fkeras.authoring.engine import html_table, number_text
 
 _WIDTH, _GAP = 100, "  "
 

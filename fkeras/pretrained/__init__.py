@@ -1,8 +1,8 @@
 """Pretrained models: reads and writes checkpoints of Hugging Face, GGUF files and adapters of PEFT."""
 
-from fkeras.engine.config.public_names import publish as _publish
-from fkeras.pretrained.adapters.loading import load_adapter as load_adapter
-from fkeras.pretrained.adapters.saving import save_adapter as save_adapter
+from fkeras.authoring.engine import publish as _publish
+from fkeras.pretrained.adapter_files.loading import load_adapter as load_adapter
+from fkeras.pretrained.adapter_files.saving import save_adapter as save_adapter
 from fkeras.pretrained.families.bert import BertConfig as BertConfig
 from fkeras.pretrained.families.bert import DistilBertConfig as DistilBertConfig
 from fkeras.pretrained.families.bert import RobertaConfig as RobertaConfig
@@ -23,10 +23,10 @@ from fkeras.pretrained.families.vit import Dinov2RegistersConfig as Dinov2Regist
 from fkeras.pretrained.families.vit import SiglipVisionConfig as SiglipVisionConfig
 from fkeras.pretrained.families.vit import ViTConfig as ViTConfig
 from fkeras.pretrained.families.whisper import WhisperConfig as WhisperConfig
-from fkeras.pretrained.features.images import ImageProcessor as ImageProcessor
-from fkeras.pretrained.features.sounds import SoundProcessor as SoundProcessor
 from fkeras.pretrained.loading import Loaded as Loaded
 from fkeras.pretrained.loading import load as load
+from fkeras.pretrained.media.images import ImageProcessor as ImageProcessor
+from fkeras.pretrained.media.sounds import SoundProcessor as SoundProcessor
 from fkeras.pretrained.tables.config import Config as Config
 from fkeras.pretrained.texts.token_lookup import TokenLookup as TokenLookup
 from fkeras.pretrained.texts.tokenizer import Answers as Answers

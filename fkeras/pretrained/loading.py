@@ -13,17 +13,23 @@ import jax
 import numpy as np
 
 from fkeras.atomic_files.atomic import as_path
+from fkeras.authoring.engine import (
+    NAMES,
+    MissingAttributeError,
+    describe_value,
+    explains_arguments,
+    get_policy,
+    leaves_of,
+    skeleton_of,
+)
+from fkeras.authoring.saving import abstract_build, as_layout, is_finite, warn_not_finite
+from fkeras.authoring.transforms import with_policies
 from fkeras.engine import (
     DTypePolicy,
     FKerasError,
     Model,
     replace_weights,
 )
-from fkeras.engine.config.policy import NAMES, get_policy
-from fkeras.engine.messages.errors import describe_value
-from fkeras.engine.migration_hints.arguments import explains_arguments
-from fkeras.engine.migration_hints.attributes import MissingAttributeError
-from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.host.containers.errors import FileError, reading
 from fkeras.host.containers.limits import Limits
 from fkeras.host.containers.stored import Stored
@@ -34,9 +40,6 @@ from fkeras.pretrained.tables.dtypes import layer_policies
 from fkeras.pretrained.tables.layout import Layout
 from fkeras.pretrained.tables.names import Match
 from fkeras.pretrained.texts.tokenizer import Tokenizer
-from fkeras.saving.weights.filling import abstract_build
-from fkeras.saving.weights.placing import as_layout, is_finite, warn_not_finite
-from fkeras.transforms.casting import with_policies
 
 
 class Loaded(NamedTuple):

@@ -13,13 +13,18 @@ import jax
 import numpy as np
 
 from fkeras.atomic_files.atomic import as_path, replacing
-from fkeras.engine import FrozenDict, Layer, Model
-from fkeras.engine.config.converters import dtype_name as numeric_name
-from fkeras.engine.messages.errors import describe_value
-from fkeras.engine.migration_hints.arguments import check_path_first, explains_arguments
-from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
-from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
-from fkeras.engine.tree.sublayers import sublayers
+from fkeras.authoring.engine import (
+    SAVE_THE_NEW,
+    check_donated,
+    check_path_first,
+    describe_value,
+    explains_arguments,
+    leaves_of,
+    skeleton_of,
+)
+from fkeras.authoring.engine import dtype_name as numeric_name
+from fkeras.authoring.saving import abstract_build
+from fkeras.engine import FrozenDict, Layer, Model, sublayers
 from fkeras.host.containers.safetensors import dtype_name, in_order, named_dtype, write_stream
 from fkeras.host.processes.gathering import is_spread
 from fkeras.host.processes.writing import write_together
@@ -31,7 +36,6 @@ from fkeras.pretrained.tables.dtypes import COMPUTED, common_dtype, layer_polici
 from fkeras.pretrained.tables.layout import FileLayout, Layout
 from fkeras.pretrained.tables.names import Match
 from fkeras.pretrained.texts.tokenizer import Tokenizer
-from fkeras.saving.weights.filling import abstract_build
 
 _SINGLE = np.dtype("float32")
 

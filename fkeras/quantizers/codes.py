@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-_EPSILON = 1e-7
+from fkeras.nn.numerics.stable import EPSILON
 
 
 def _array_module(x: object) -> tuple[Any, Any]:
@@ -28,7 +28,7 @@ def abs_max_quantize(
     axis: int | tuple[int, ...],
     value_range: tuple[int, int] = (-127, 127),
     dtype: str = "int8",
-    epsilon: float = _EPSILON,
+    epsilon: float = EPSILON,
 ) -> tuple[Any, Any]:
     """Computes `round(x * scale)` with `scale = value_range[1] / (max(|x|) + epsilon)`.
 
@@ -61,7 +61,7 @@ def abs_max_quantize_grouped_with_zero_point(
     block_size: int,
     value_range: tuple[int, int] = (-8, 7),
     dtype: str = "int8",
-    epsilon: float = _EPSILON,
+    epsilon: float = EPSILON,
 ) -> tuple[Any, Any, Any]:
     """Computes `round(x / scale) + zero` with a scale and a zero point for each group of rows.
 

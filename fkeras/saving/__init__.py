@@ -22,4 +22,4 @@ from fkeras.saving.patches import save_patch as save_patch
 from fkeras.saving.weight_files import load_weights as load_weights
 from fkeras.saving.weight_files import save_weights as save_weights
 
-_publish(__name__)
+_publish(__name__, namespaces=())

@@ -10,9 +10,9 @@ from typing import Any
 
 from fkeras.engine import FKerasError, Layer, suggest
 from fkeras.saving.export.exporting import export
+from fkeras.saving.export.program import OPSET
 from fkeras.saving.formats import WRITERS
 from fkeras.saving.models import load_model, save_model
-from fkeras.saving.onnx.exporting import OPSET
 from fkeras.saving.weight_files import save_weights
 
 Write = Callable[[str, Layer, Mapping[str, Any]], None]

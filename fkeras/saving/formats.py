@@ -18,7 +18,7 @@ from fkeras.host.containers import file_type, safetensors
 from fkeras.host.containers.errors import FileError
 from fkeras.host.containers.hdf5 import Store, new_store, open_store
 from fkeras.host.containers.limits import Limits
-from fkeras.saving import legacy
+from fkeras.saving import wings
 from fkeras.saving.keras import keras_file
 from fkeras.saving.keras.training import read_training
 from fkeras.saving.weights.placing import Layout
@@ -105,14 +105,14 @@ def _read_hdf5(
     layout: Layout | None,
 ) -> Any:
     with open_store(path, path, limits=limits) as store:
-        return legacy.load(store, path, custom_objects, limits, layout)[:2]
+        return wings.legacy.load(store, path, custom_objects, limits, layout)[:2]
 
 
 def _read_hdf5_training(
     path: str, custom_objects: Mapping[str, Any] | None, limits: Limits
 ) -> tuple[Trainer, TrainState]:
     with open_store(path, path, limits=limits) as store:
-        return legacy.load_training(store, path, custom_objects, limits)
+        return wings.legacy.load_training(store, path, custom_objects, limits)
 
 
 def _write_hdf5(path: str, model: Layer, state: Mapping[str, Any]) -> None:

@@ -25,8 +25,8 @@ from fkeras.host.containers.limits import Limits
 from fkeras.host.containers.stored import Stored, fits
 from fkeras.host.processes.gathering import is_spread
 from fkeras.host.processes.writing import write_together
+from fkeras.saving import wings
 from fkeras.saving.formats import WRITERS, weight_format
-from fkeras.saving.legacy import legacy_source
 from fkeras.saving.weights.filling import abstract_build
 from fkeras.saving.weights.placing import Key, Transfer, as_layout, with_arrays
 from fkeras.saving.weights.weight_paths import Place, copied_groups, places, with_copies
@@ -113,7 +113,7 @@ def load_weights(
                     "model. Load it into an fk.Model or fk.Sequential."
                 )
             with reading(path):
-                source = legacy_source(source, shapes, state_shapes, skips)
+                source = wings.legacy.legacy_source(source, shapes, state_shapes, skips)
         model_places = places(shapes, state_shapes, source.groups)
         copies = copied_groups(shapes, source.groups)
         _check_patterns(patterns, model_places, source)

@@ -52,7 +52,8 @@ def test_every_deliberate_difference_has_tests():
 
 
 def test_paths_in_the_documents_exist():
-    for name in ("CONTRIBUTING.md", "README.md", "SECURITY.md", "docs/architecture.md"):
+    names = ("CONTRIBUTING.md", "README.md", "SECURITY.md", "docs/architecture.md", "docs/wings.md")
+    for name in names:
         text = (ROOT / name).read_text()
         folders = "fkeras|tests|tools|docs|examples|benchmarks"
         paths = re.findall(rf"[`(]((?:{folders})/[\w/.]*)[`)]", text)

@@ -50,22 +50,7 @@ def run(layer: Layer, context: Context, /, *inputs: Tree, **options: Option) -> 
             f"{layer._where}: has no weights yet, and was called on arrays. Build it first: {remedy}",
             layer=layer._where,
         )
-    check_inputs(layer, inputs)
-    attached, keeps_mask = context.attached, True
-    if attached is None:
-        check_support(layer, context.mask)
-    else:
-        keeps_mask = attached.receive(layer, context, inputs, options)
-    if context.state == {} and layer.stateful:
-        require_state(layer, inputs)
-    policy = layer.policy
-    if layer._autocast:
-        uncast = inputs
-        inputs, options = cast_floats((inputs, options), policy.compute_dtype)
-        if attached is not None:
-            attached.follow(uncast, inputs)
-        if policy.variable_dtype != policy.compute_dtype:
-            layer = cast_own_weights(layer, policy.compute_dtype)
+    layer, inputs, options, keeps_mask = prepare(layer, context, inputs, options)
     with jax.named_scope(layer.name or type(layer).__name__):
         try:
             out = layer.forward(context, *inputs, **options)
@@ -89,12 +74,50 @@ def run(layer: Layer, context: Context, /, *inputs: Tree, **options: Option) -> 
         # the sum of the penalties over the batch divided by the batch size, as in Keras
         losses = tuple(_activity_loss(regularizer, y) for y in jax.tree.leaves(out.value))
         out = dataclasses.replace(out, losses=(*out.losses, *losses))
-    out = with_output_masks(layer, out)
+    return with_masks(layer, context, out, keeps_mask)
+
+
+def prepare(
+    layer: SomeLayer,
+    context: Context,
+    inputs: tuple,
+    options: dict[str, Any],
+    cast: Callable[[Any, str], Any] = cast_floats,
+) -> tuple[SomeLayer, tuple, dict[str, Any], bool]:
+    """Checks a call of a built layer and casts its floats to the compute dtype of the layer.
+
+    Args:
+        cast: casts the floats of a tree; other values than arrays need their own function.
+
+    Returns:
+        `(layer, inputs, options, keeps_mask)`; `keeps_mask` is an argument of `with_masks`.
+    """
+    check_inputs(layer, inputs)
+    attached, keeps_mask = context.attached, True
     if attached is None:
+        check_support(layer, context.mask)
+    else:
+        keeps_mask = attached.receive(layer, context, inputs, options)
+    if context.state == {} and layer.stateful:
+        require_state(layer, inputs)
+    policy = layer.policy
+    if layer._autocast:
+        uncast = inputs
+        inputs, options = cast((inputs, options), policy.compute_dtype)
+        if attached is not None:
+            attached.follow(uncast, inputs)
+        if policy.variable_dtype != policy.compute_dtype:
+            layer = cast_own_weights(layer, policy.compute_dtype)
+    return layer, inputs, options, keeps_mask
+
+
+def with_masks(layer: Layer, context: Context, out: Output, keeps_mask: bool) -> Output:
+    """Returns the output of a call with its masks by the rule of the layer and of the graph."""
+    out = with_output_masks(layer, out)
+    if context.attached is None:
         return out
-    return dataclasses.replace(
-        out, mask=attached.complete(out.value, out.mask if keeps_mask else None)
-    )
+    mask = context.attached.complete(out.value, out.mask if keeps_mask else None)
+    return dataclasses.replace(out, mask=mask)
 
 
 def _incomplete_updates(

@@ -3,8 +3,8 @@
 Imports at the top of a file always point to lower layers of the package. Four callers need a
 higher module at run time: the engine, which resolves the class names of a configuration;
 `ModelCheckpoint`, which writes .keras files with `fkeras.saving`; `transforms.agree`, which opens
-files with `fkeras.saving`; and `fkeras` itself, which imports `saving`, `training`, `planning` and
-`applications` at first use. No other code imports a module by a string.
+files with `fkeras.saving`; and `publish`, for namespaces that import packages at first use. No
+other code imports a module by a string.
 """
 
 from __future__ import annotations

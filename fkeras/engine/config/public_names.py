@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from fkeras.engine.config.late_module import late_module
 from fkeras.engine.migration_hints.names import missing_name_error
 
 
 def publish(
-    module: str, namespaces: Iterable[str] | None = None, late_names: Iterable[str] = ()
+    module: str,
+    namespaces: Iterable[str] | None = None,
+    late: Mapping[str, Sequence[str]] = types.MappingProxyType({}),
 ) -> None:
     """Sets `__all__` and `__dir__` of a public namespace, and explains names that it does not have.
 
@@ -24,7 +27,8 @@ def publish(
     Args:
         module: the namespace, such as "fkeras.layers".
         namespaces: its modules that are public too; by default those with `__all__`.
-        late_names: public names that are imported at first use.
+        late: modules that are imported at first use, by their names below `fkeras`, each with the
+            names that the namespace takes from the module.
 
     Example:
         >>> import fkeras as fk
@@ -47,9 +51,9 @@ def publish(
     if "__all__" not in contents:
         hidden = modules.keys() - {*namespaces}
         names = {name for name in contents if not name.startswith("_")} - hidden
-        contents["__all__"] = tuple(sorted(names.union(late_names)))
+        contents["__all__"] = tuple(sorted(names.union(map(_last_part, late), *late.values())))
     contents["__dir__"] = lambda: [*(n for n in contents if n[:2] == "__"), *contents["__all__"]]
-    contents.setdefault("__getattr__", _error_of(module))
+    contents.setdefault("__getattr__", _importer(module, late))
 
 
 def public_names(namespace: types.ModuleType) -> tuple[str, ...]:
@@ -63,8 +67,17 @@ def public_names(namespace: types.ModuleType) -> tuple[str, ...]:
     return vars(namespace)["__all__"]
 
 
-def _error_of(module: str) -> Callable[[str], Any]:
-    def raise_missing_name(name: str) -> Any:
+def _importer(module: str, late: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+    def import_late(name: str) -> Any:
+        for home, names in late.items():
+            if name == _last_part(home):
+                return late_module(home)
+            if name in names:
+                return getattr(late_module(home), name)
         raise missing_name_error(module, name)
 
-    return raise_missing_name
+    return import_late
+
+
+def _last_part(module: str) -> str:
+    return module.rpartition(".")[2]

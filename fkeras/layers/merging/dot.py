@@ -10,9 +10,7 @@ import jax.numpy as jnp
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.merging.elementwise import check_list, describe_inputs, with_common_dtype
 from fkeras.nn.numerics.dtypes import wide_dtype
-
-# Keras's backend.epsilon() by default
-_EPSILON = 1e-7
+from fkeras.nn.numerics.stable import unit_vectors
 
 
 def l2_normalize(x: jax.Array, axis: int) -> jax.Array:
@@ -23,10 +21,8 @@ def l2_normalize(x: jax.Array, axis: int) -> jax.Array:
         >>> l2_normalize(jnp.array([[0.0, 2.0]]), 1)
         Array([[0., 1.]], dtype=float32)
     """
-    # float16 cannot hold the square of epsilon, 1e-14; without this bound, the gradient at 0 is NaN
-    wide = x.astype(wide_dtype(x.dtype))
-    squares = jnp.sum(jnp.square(wide), axis=axis, keepdims=True)
-    normalized = wide * jax.lax.rsqrt(jnp.maximum(squares, _EPSILON**2))
+    # float16 cannot hold the square of epsilon, 1e-14
+    normalized = unit_vectors(x.astype(wide_dtype(x.dtype)), axis)
     return normalized.astype(x.dtype) if jnp.issubdtype(x.dtype, jnp.inexact) else normalized
 
 

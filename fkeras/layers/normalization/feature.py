@@ -16,8 +16,7 @@ from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.arguments import check_representable
 from fkeras.nn.numerics.axes import format_shape
 from fkeras.nn.numerics.dtypes import wide_dtype
-
-_SMALLEST = 1e-7  # lower bound of the standard deviation, as in Keras
+from fkeras.nn.numerics.stable import EPSILON
 
 
 def standardize(
@@ -38,7 +37,7 @@ def standardize(
         Array([[2.]], dtype=float32)
     """
     # clipping before the root: the derivative of the root is infinite at 0
-    stddev = jnp.sqrt(jnp.maximum(variance, _SMALLEST**2))
+    stddev = jnp.sqrt(jnp.maximum(variance, EPSILON**2))
     return x * stddev + mean if invert else (x - mean) / stddev
 
 

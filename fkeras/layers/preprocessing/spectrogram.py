@@ -15,9 +15,9 @@ from fkeras.nn.convolution import convolve_depthwise
 from fkeras.nn.cpu.extremes import largest
 from fkeras.nn.numerics.axes import channel_axis, check_window
 from fkeras.nn.numerics.dtypes import wide_dtype
+from fkeras.nn.numerics.stable import EPSILON
 from fkeras.nn.signal import stft
 
-_EPSILON = 1e-7
 # resource limit: the entries of a matrix that is compiled in or allocated as a kernel
 _MATRIX = 1 << 26
 _MODES = ("log", "magnitude", "psd", "real", "imag", "angle", "stft")
@@ -164,8 +164,8 @@ class STFTSpectrogram(fk.Layer):
         if self.mode == "psd":  # inner frequencies represent two: the positive and the negative
             return power + jnp.pad(power[..., 1:-1], ((0, 0), (0, 0), (0, 0), (1, 1)))
         # the lower bound keeps the derivative of the root finite in silence
-        magnitude = jnp.sqrt(jnp.maximum(power, _EPSILON))
-        return magnitude if self.mode == "magnitude" else jnp.log(jnp.maximum(magnitude, _EPSILON))
+        magnitude = jnp.sqrt(jnp.maximum(power, EPSILON))
+        return magnitude if self.mode == "magnitude" else jnp.log(jnp.maximum(magnitude, EPSILON))
 
     def _convolve(self, x: jax.Array, kernel: jax.Array | None) -> jax.Array:
         assert kernel is not None  # `build` makes the kernels that the mode reads

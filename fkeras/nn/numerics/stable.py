@@ -10,6 +10,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+#: Keras's default epsilon; results must not depend on a global setting
+EPSILON = 1e-7
+
+
+def unit_vectors(x: jax.Array, axis: Any, epsilon: float = EPSILON) -> jax.Array:
+    """Divides `x` by its norm along `axis`, at least `epsilon`; the gradients at 0 are finite.
+
+    Args:
+        x: floats whose squares do not overflow: not 16 bits.
+        axis: axis or axes of a vector.
+
+    Example:
+        >>> unit_vectors(jnp.array([[0.0, 2.0], [0.0, 0.0]]), -1)
+        Array([[0., 1.],
+               [0., 0.]], dtype=float32)
+    """
+    squares = jnp.sum(jnp.square(x), axis=axis, keepdims=True)
+    # clamp the square, not the norm: the derivative of a square root is infinite at 0
+    return x * jax.lax.rsqrt(jnp.maximum(squares, epsilon**2))
+
 
 def safe_sqrt(x: jax.Array) -> jax.Array:
     """Returns the square root, with gradient 0 at 0, as for the norm of a zero vector.

@@ -14,7 +14,7 @@ from fkeras.engine.values.argument_types import Axes
 from fkeras.nn.normalization import layer_normalization as _layer_normalization
 from fkeras.nn.normalization import rms_normalization as _rms_normalization
 from fkeras.nn.numerics.axes import align, canonical_axes
-from fkeras.nn.numerics.stable import vector_norm
+from fkeras.nn.numerics.stable import EPSILON, unit_vectors, vector_norm
 from fkeras.nn.statistics import mean_and_variance
 from fkeras.ops.numpy.reductions import axes_of
 
@@ -27,7 +27,6 @@ __all__ = (
 )
 
 # Keras's default epsilon, without its global setting
-_EPSILON = 1e-7
 
 
 @op
@@ -154,7 +153,7 @@ def layer_normalization(
             f"{', '.join(kwargs)} too. Leave it out."
         )
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    epsilon = _EPSILON if epsilon is None else epsilon
+    epsilon = EPSILON if epsilon is None else epsilon
     gamma = None if gamma is None else jnp.asarray(gamma)
     # Keras ignores `beta` with `rms_scaling`
     beta = None if beta is None or scaling else jnp.asarray(beta)
@@ -183,7 +182,7 @@ def rms_normalization(
     References:
         Zhang and Sennrich, Root mean square layer normalization (2019), arxiv.org/abs/1910.07467.
     """
-    epsilon = _EPSILON if epsilon is None else epsilon
+    epsilon = EPSILON if epsilon is None else epsilon
     scale = None if scale is None else jnp.asarray(scale)
     return _rms_normalization(jnp.asarray(x), scale, axis, epsilon)
 
@@ -216,12 +215,10 @@ def normalize(
     x = to_floats(x)
     # as in Keras, a scalar counts as a vector of one element
     x = x[None] if x.ndim == 0 else x
-    epsilon = _EPSILON if epsilon is None else epsilon
+    epsilon = EPSILON if epsilon is None else epsilon
     wide, axis = _wide(x), axes_of(axis)
     if order == 2:
-        # clamp the square, not the norm: the derivative of a square root is infinite at 0
-        squares = jnp.sum(jnp.square(wide), axis=axis, keepdims=True)
-        return (wide * jax.lax.rsqrt(jnp.maximum(squares, epsilon**2))).astype(x.dtype)
+        return unit_vectors(wide, axis, epsilon).astype(x.dtype)
     if order == 1:
         norms = jnp.sum(jnp.abs(wide), axis=axis, keepdims=True)
     else:

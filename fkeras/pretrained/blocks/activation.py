@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fkeras import ops
+from fkeras.authoring.engine import choice
 from fkeras.engine import KerasTensor
-from fkeras.engine.config.converters import choice
 
 #: names in Hugging Face's ACT2FN; four names mean the tanh approximation of GELU
 ACTIVATIONS = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from fkeras import layers, ops
+from fkeras.authoring.layers import LayerScale
 from fkeras.engine import Input, KerasTensor, Model
-from fkeras.layers.applications import LayerScale
 from fkeras.masks import Mask
 from fkeras.pretrained.blocks.projections import from_heads, gated_mlp, mlp, to_heads, width_of
 from fkeras.pretrained.blocks.repeated import repeated

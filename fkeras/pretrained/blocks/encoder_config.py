@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, TypeVar
 
+from fkeras.authoring.engine import Integer, integer, several, text
 from fkeras.engine import FrozenDict, option
-from fkeras.engine.config.converters import integer, several, text
-from fkeras.engine.config.field_types import Integer
 from fkeras.pretrained.tables.config import Config
 
 C = TypeVar("C", bound="EncoderConfig")

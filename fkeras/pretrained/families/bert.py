@@ -12,9 +12,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from fkeras import layers, ops
+from fkeras.authoring.engine import Integer, Real, boolean, choice
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, choice
-from fkeras.engine.config.field_types import Integer, Real
 from fkeras.pretrained.blocks.activation import activate, activation_name
 from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, first_token, norm
 from fkeras.pretrained.blocks.encoder_config import EncoderConfig, with_parts

@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from fkeras import layers, ops
+from fkeras.authoring.engine import Integer, OptionalInteger, Real, Sizes, sizes
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import sizes
-from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, Sizes
 from fkeras.masks import Causal, Mask
 from fkeras.pretrained.blocks.activation import activation_name
 from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, norm, pre_norm_blocks, token_where
@@ -25,7 +24,7 @@ from fkeras.pretrained.families.vit import (
     patches,
     siglip_vision_names,
 )
-from fkeras.pretrained.features.images import ImageProcessor
+from fkeras.pretrained.media.images import ImageProcessor
 from fkeras.pretrained.tables.config import (
     Config,
     check_heads,

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fkeras import layers
+from fkeras.authoring.engine import boolean, choice, describe_value
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
-from fkeras.engine.config.converters import boolean, choice
-from fkeras.engine.messages.errors import describe_value
 from fkeras.host.containers.stored import Stored
 from fkeras.masks import Causal, Window
 from fkeras.pretrained.blocks import rope

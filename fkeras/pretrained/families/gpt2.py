@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from fkeras import layers, ops
+from fkeras.authoring.engine import boolean, choice
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, choice
 from fkeras.masks import Causal
 from fkeras.pretrained.blocks.activation import activation_name
 from fkeras.pretrained.blocks.encoder_blocks import add, attention, norm

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from fkeras import layers
+from fkeras.authoring.engine import boolean, choice, integer, real, several
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
-from fkeras.engine.config.converters import boolean, choice, integer, real, several
 from fkeras.host.containers.stored import Stored
 from fkeras.masks import Causal, Window
 from fkeras.pretrained.blocks import rope

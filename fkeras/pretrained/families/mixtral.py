@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fkeras import layers
+from fkeras.authoring.engine import boolean, choice, integer, several
 from fkeras.engine import FrozenDict, KerasTensor, Model, option
-from fkeras.engine.config.converters import boolean, choice, integer, several
 from fkeras.host.containers.stored import Stored
 from fkeras.pretrained.blocks.projections import gated_mlp
 from fkeras.pretrained.families import llama

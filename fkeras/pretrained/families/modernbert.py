@@ -10,9 +10,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from fkeras import layers
+from fkeras.authoring.engine import Integer, OptionalReal, Real, boolean, choice
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, choice
-from fkeras.engine.config.field_types import Integer, OptionalReal, Real
 from fkeras.masks import Window
 from fkeras.pretrained.blocks.activation import activate, activation_name
 from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, first_token, norm

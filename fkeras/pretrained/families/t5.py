@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from fkeras import layers
+from fkeras.authoring.engine import boolean, choice, either, integer, text
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, choice, either, integer, text
 from fkeras.masks import Causal
 from fkeras.pretrained.blocks.activation import ACTIVATIONS
 from fkeras.pretrained.blocks.encoder_blocks import attention

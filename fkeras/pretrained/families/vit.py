@@ -13,14 +13,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, cast
 
 from fkeras import layers, ops
+from fkeras.authoring.engine import Integer, OptionalInteger, Real, Sizes, boolean, integer, sizes
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, integer, sizes
-from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, Sizes
 from fkeras.pretrained.blocks.activation import activate, activation_name
 from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, norm, pre_norm_blocks
 from fkeras.pretrained.blocks.encoder_config import EncoderConfig, with_parts
 from fkeras.pretrained.blocks.projections import mlp
-from fkeras.pretrained.features.images import ImageProcessor
+from fkeras.pretrained.media.images import ImageProcessor
 from fkeras.pretrained.tables.config import (
     check_heads,
     count,

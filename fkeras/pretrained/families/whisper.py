@@ -11,16 +11,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fkeras import layers, ops
+from fkeras.authoring.engine import Integer, boolean, describe_value, several
 from fkeras.engine import FrozenDict, Input, Model, option
-from fkeras.engine.config.converters import boolean, several
-from fkeras.engine.config.field_types import Integer
-from fkeras.engine.messages.errors import describe_value
 from fkeras.masks import Causal
 from fkeras.pretrained.blocks.activation import activation_name
 from fkeras.pretrained.blocks.encoder_blocks import add, attention, norm, pre_norm_blocks
 from fkeras.pretrained.blocks.projections import mlp
 from fkeras.pretrained.blocks.repeated import repeated
-from fkeras.pretrained.features.sounds import SoundProcessor
+from fkeras.pretrained.media.sounds import SoundProcessor
 from fkeras.pretrained.tables.config import Config, check_heads, count, positive, token_id
 from fkeras.pretrained.tables.family import PREPROCESSOR, Family
 from fkeras.pretrained.tables.inert_keys import Reasons

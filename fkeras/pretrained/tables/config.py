@@ -6,10 +6,8 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Self
 
+from fkeras.authoring.engine import Rule, choice, describe, integer, real, several
 from fkeras.engine import Configurable, FrozenDict, option, suggest
-from fkeras.engine.config.configurable import describe
-from fkeras.engine.config.converters import choice, integer, real, several
-from fkeras.engine.config.rules import Rule
 from fkeras.pretrained.tables.inert_keys import NEUTRAL, Reasons, inert_keys
 from fkeras.pretrained.tables.layout import Layout
 

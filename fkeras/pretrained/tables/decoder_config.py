@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fkeras.authoring.engine import boolean, describe_value
 from fkeras.engine import FrozenDict, option
-from fkeras.engine.config.converters import boolean
-from fkeras.engine.messages.errors import describe_value
 from fkeras.pretrained.tables.config import (
     Config,
     block_types,

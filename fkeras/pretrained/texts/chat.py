@@ -16,7 +16,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.authoring.engine import missing_package
 from fkeras.pretrained.texts.budget import Budget
 from fkeras.pretrained.texts.traced_text import retraced, trace
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.authoring.engine import missing_package
 from fkeras.host.containers.errors import FileError
 from fkeras.host.containers.strict_json import parse
 from fkeras.pretrained.vocabularies.tokenizer_parts import ENDS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fkeras.authoring.layers import StringMap, read_strings
 from fkeras.layers.common import authoring as fk
-from fkeras.layers.preprocessing.host import StringMap, read_strings
 from fkeras.pretrained.texts.tokenizer import Tokenizer
 
 

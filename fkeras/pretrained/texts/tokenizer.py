@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fkeras.atomic_files.atomic import as_path, replacing
-from fkeras.engine.config.config_checks import entry
-from fkeras.engine.messages.errors import describe_value, suggest
-from fkeras.engine.migration_hints.arguments import explains_arguments
-from fkeras.engine.migration_hints.attributes import MissingAttributeError
-from fkeras.engine.values.annotations import Leaf
-from fkeras.engine.values.frozen import FrozenDict
+from fkeras.authoring.engine import (
+    Leaf,
+    MissingAttributeError,
+    describe_value,
+    entry,
+    explains_arguments,
+)
+from fkeras.engine import FrozenDict, suggest
 from fkeras.host.containers.errors import FileError
 from fkeras.host.containers.limits import Limits
 from fkeras.host.containers.strict_json import parse
@@ -111,8 +113,7 @@ class Tokenizer:
             )
         object.__setattr__(self, "files", FrozenDict(self.files))
         object.__setattr__(self, "originals", FrozenDict(self.originals))
-        # The constructor reports errors in the files. Without the package tokenizers a model can still be
-        # loaded: the first use of the tokenizer then reports the missing package.
+        # errors in the files are reported here, a missing package tokenizers at the first use
         with contextlib.suppress(ImportError):
             _ = self._fast, self.end_ids
 
@@ -596,5 +597,4 @@ class Tokenizer:
         return model.get("unk_id") if token is None else self._fast.token_to_id(token)
 
     def _encodings(self, text: str, control: Mapping[int, frozenset[int]]) -> list[tuple[int, Any]]:
-        """Returns the encodings of the parts of a text; see `encodings_without`."""
         return encodings_without(self._fast, text, control, lambda: self._unknown)

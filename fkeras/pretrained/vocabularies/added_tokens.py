@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fkeras.engine.messages.errors import describe_value
+from fkeras.authoring.engine import describe_value
 from fkeras.host.containers.errors import FileError
 from fkeras.host.containers.strict_json import field
 from fkeras.pretrained.vocabularies.sentencepiece_file import CONTROL, USER

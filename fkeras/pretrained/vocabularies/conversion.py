@@ -13,7 +13,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine.messages.errors import suggest
+from fkeras.engine import suggest
 from fkeras.host.containers.errors import FileError
 from fkeras.host.containers.limits import Limits
 from fkeras.host.containers.strict_json import check, field, parse

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.authoring.engine import describe_value
+from fkeras.engine import suggest
 from fkeras.host.containers.errors import FileError
 from fkeras.pretrained.vocabularies.sentencepiece_file import CONTROL, NORMAL, UNKNOWN, USER
 from fkeras.pretrained.vocabularies.tokenizer_parts import (

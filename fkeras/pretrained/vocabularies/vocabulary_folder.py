@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from fkeras.engine.messages.errors import describe_value
+from fkeras.authoring.engine import describe_value
 from fkeras.host.containers.errors import FileError
 from fkeras.host.containers.limits import Limits
 from fkeras.host.containers.strict_json import check, field, parse

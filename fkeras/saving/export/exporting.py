@@ -35,8 +35,8 @@ from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.spec import Spec, as_specs, as_structs
 from fkeras.host.processes.gathering import is_spread
 from fkeras.host.processes.writing import write_together
+from fkeras.saving import wings
 from fkeras.saving.export import program
-from fkeras.saving.onnx import exporting as onnx
 from fkeras.saving.tracing.multiples import with_multiples
 from fkeras.saving.tracing.trace import trace, uses_key
 from fkeras.training import Trainer, TrainState
@@ -62,7 +62,7 @@ def export(
     mask: Shapes | None = None,
     training: bool = False,
     updates: bool = False,
-    opset: int = onnx.OPSET,
+    opset: int = program.OPSET,
     check: Inputs | None = None,
 ) -> None:
     """Writes a model and its weights as one program that JAX alone runs, or as an ONNX file.
@@ -145,7 +145,7 @@ def export(
         _write_once(write, model, state, path)
         _compare(model, state, path, check)
         return
-    if opset != onnx.OPSET:
+    if opset != program.OPSET:
         raise ValueError(
             f"export, {model._where}: expected a path that ends in .onnx with opset={opset}, "
             f"received {as_path(path)!r}. Leave opset away, or change the suffix."
@@ -196,7 +196,7 @@ def _write_onnx(
     with_multiples(
         model._where,
         (specs, masks),
-        lambda t: onnx.write_model(model, state, as_path(path), names, t[0], t[1], opset),
+        lambda t: wings.onnx.write_model(model, state, as_path(path), names, t[0], t[1], opset),
     )
 
 

@@ -21,6 +21,8 @@ from fkeras.engine.values.argument_types import FilePath
 from fkeras.saving.tracing.trace import trace
 
 PLATFORMS = ("cpu", "cuda", "tpu")
+#: the lowest and the default version of ONNX's operators
+OPSET = 17
 _KNOWN = ("cpu", "cuda", "rocm", "tpu")
 
 

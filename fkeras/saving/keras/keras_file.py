@@ -26,10 +26,11 @@ from fkeras.host.containers.errors import FileError, reading
 from fkeras.host.containers.hdf5 import Store, Writer, new_store, open_store
 from fkeras.host.containers.limits import Limits
 from fkeras.host.containers.strict_json import check, field, parse
-from fkeras.saving import legacy
+from fkeras.saving import wings
 from fkeras.saving.keras.extension_keys import put_back, put_beside
 from fkeras.saving.keras.lora_keys import with_fresh_adapters
-from fkeras.saving.quirks.origin import Origin, origin_from
+from fkeras.saving.quirks.keras2_objects import OBJECTS
+from fkeras.saving.quirks.origin import Origin, archive_origin, origin_from
 from fkeras.saving.quirks.table import make_model, with_quirks
 from fkeras.saving.trained.resource_limits import check_calls, check_state
 from fkeras.saving.weights.filling import abstract_build, fill_from_store, plain
@@ -59,7 +60,7 @@ class Opened:
     config: Mapping[str, Any]
     store: Store
     custom_objects: Mapping[str, Any]
-    converter: legacy.Converter | None
+    converter: wings.legacy.Converter | None
 
 
 def read(
@@ -83,7 +84,7 @@ def opened(
     """Opens a `.keras` file and reads its model, as `read` does, which also documents the arguments."""
     limits = limits or Limits()
     # the user's objects override those of old Keras versions
-    custom_objects = CustomObjects({**legacy.OBJECTS, **(custom_objects or {})})
+    custom_objects = CustomObjects({**OBJECTS, **(custom_objects or {})})
     with open_archive(path, limits) as archive:
         stored_config, origin = read_config(archive, limits)
         with open_store(archive.open(WEIGHTS), archive.file, WEIGHTS, limits) as store:
@@ -102,7 +103,9 @@ def opened(
                 shapes = layout.apply(*shapes)
             with reading(archive.file, WEIGHTS):
                 # a model without known inputs stays unbuilt, without weights
-                groups = None if converter is None else legacy.archive_groups(stored_config, store)
+                groups = (
+                    None if converter is None else wings.legacy.archive_groups(stored_config, store)
+                )
                 if shapes is None:
                     state = {}
                 else:
@@ -121,8 +124,8 @@ def read_config(archive: Archive, limits: Limits) -> tuple[Mapping[str, Any], Or
     check(config, dict, "the configuration", file=file, member=CONFIG)
     with reading(file, CONFIG):
         if _MARK not in metadata:
-            return config, legacy.archive_origin(version, config, file, CONFIG)
-        legacy.archive_origin(version, {}, file, CONFIG)  # raises for a damaged version
+            return config, archive_origin(version, config, file, CONFIG)
+        archive_origin(version, {}, file, CONFIG)  # raises for a damaged version
         return put_back(config, file, CONFIG), None
 
 
@@ -134,7 +137,7 @@ def from_text(
     # some programs write the text of `to_json` with `json.dump`: a JSON string that holds JSON
     config = parse(config, None, None, limits) if isinstance(config, str) else config
     check(config, dict, "the configuration of a model")
-    custom_objects = CustomObjects({**legacy.OBJECTS, **(custom_objects or {})})
+    custom_objects = CustomObjects({**OBJECTS, **(custom_objects or {})})
     with reading(None):
         if "class_name" not in config:
             field(config, "layers", list)
@@ -151,12 +154,12 @@ def from_text(
 
 def _current_form(
     config: Mapping[str, Any], origin: Origin | None, custom_objects: Mapping[str, Any]
-) -> tuple[Mapping[str, Any], legacy.Converter | None]:
+) -> tuple[Mapping[str, Any], wings.legacy.Converter | None]:
     """Returns the configuration in Keras 3's form, and the converter used for Keras 2."""
     if origin is None:
         return config, None
     if origin.major < 3:
-        converter = legacy.Converter(origin, custom_objects)
+        converter = wings.legacy.Converter(origin, custom_objects)
         return converter.model(config), converter
     # Keras 3's form needs no conversion between the two stages
     config = with_quirks(config, origin, custom_objects, "stored")

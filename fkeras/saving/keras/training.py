@@ -8,7 +8,7 @@ from typing import Any
 from fkeras.host.containers.errors import FileError, reading
 from fkeras.host.containers.limits import Limits
 from fkeras.host.containers.strict_json import field
-from fkeras.saving import legacy
+from fkeras.saving import wings
 from fkeras.saving.keras import keras_file
 from fkeras.saving.trained.compile_config import CONFIG, read_optimizer, read_trainer
 from fkeras.saving.trained.first_run import first_run
@@ -24,7 +24,9 @@ def read_training(
         model, state, config, store = file.model, file.state, file.config, file.store
         # a converter marks an archive of tf.keras, whose optimizers have other variables
         if file.converter is not None:
-            return legacy.archive_training(model, state, config, store, file.converter, limits)
+            return wings.legacy.archive_training(
+                model, state, config, store, file.converter, limits
+            )
         place = {"file": store.file, "member": CONFIG}
         compiled = field(config, "compile_config", (dict, type(None)), None, **place)
         trainer = read_trainer(compiled, file.custom_objects, store.file, store)

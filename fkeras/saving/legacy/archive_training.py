@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras import optimizers
+from fkeras.authoring.engine import within
+from fkeras.authoring.saving import Entry, first_run, layout, restored
+from fkeras.authoring.training import output_specs
 from fkeras.engine import Network, trainable_weights
-from fkeras.engine.messages.key_paths import within
 from fkeras.host.containers.errors import FileError, reading
 from fkeras.host.containers.hdf5 import Store
 from fkeras.host.containers.limits import Limits
@@ -22,10 +24,7 @@ from fkeras.host.containers.strict_json import ParsedJson, check, field
 from fkeras.saving.legacy.configs.converter import Converter
 from fkeras.saving.legacy.trained.compiled import trainer_of
 from fkeras.saving.legacy.training import trainable_paths
-from fkeras.saving.trained.first_run import first_run
-from fkeras.saving.trained.optimizer_slots import Entry, layout, restored
 from fkeras.training import Trainer, TrainState
-from fkeras.training.step.outputs import output_specs
 
 _OPTIMIZER = "optimizer/vars"
 

@@ -5,64 +5,14 @@ The weight file has Keras 3's layout, but its groups do not note the names of th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fkeras.engine import Layer
-from fkeras.engine.values.naming import snake_case
-from fkeras.host.containers.errors import FileError
+from fkeras.authoring.saving import Groups, by_class, has_arrays, has_old_layers, path_in
+from fkeras.engine import Layer, snake_case
 from fkeras.host.containers.hdf5 import Store
 from fkeras.host.containers.strict_json import ParsedJson
-from fkeras.saving.legacy.calls.graphs import has_argument_nodes, safe_name
-from fkeras.saving.quirks.origin import Origin
-from fkeras.saving.weights.old_layouts import has_arrays, has_old_layers, path_in
-from fkeras.saving.weights.weight_paths import Groups, by_class
-
-
-def archive_origin(version: str, config: ParsedJson, file: str, member: str) -> Origin:
-    """Returns the program that wrote an archive: Keras 3 only if the calls have Keras 3's form.
-
-    A version 3 with calls in Keras 2's form counts as 2.15: other programs may rewrite the version.
-
-    Example:
-        >>> archive_origin("2.15.0", {}, "m.keras", "config.json").version
-        (2, 15, 0)
-        >>> archive_origin("3.0.0", {}, "m.keras", "config.json").major
-        3
-    """
-    match = re.match(r"[23](\.\d{1,4}){1,2}", version)
-    if match is None:
-        raise FileError(
-            f"expected 'keras_version' of Keras 2 or 3, such as '3.0.0', received {version[:40]!r}. Open the model "
-            "with Keras 3 and save the model again.",
-            file=file,
-            member="metadata.json",
-        )
-    numbers = tuple(map(int, match[0].split(".")))
-    if numbers[0] == 3 and not _has_list_calls(config):
-        return Origin(numbers, file=file, member=member)
-    # The version contradicts the form: assume 2.15, the last Keras 2 that wrote archives.
-    return Origin((2, 15, 0) if numbers[0] == 3 else numbers, True, "tensorflow", file, member)
-
-
-def _has_list_calls(config: ParsedJson) -> bool:
-    """Whether any network in a configuration has calls in Keras 2's list form."""
-    # Networks can be nested in networks, and a wrapper's configuration holds its layer.
-    stack = [config]
-    while stack:
-        item = stack.pop()
-        item_config = item.get("config") if isinstance(item, Mapping) else None
-        if not isinstance(item_config, Mapping):
-            continue
-        layers = item_config.get("layers")
-        if isinstance(layers, list):
-            nodes = [entry.get("inbound_nodes") for entry in layers if isinstance(entry, Mapping)]
-            if not has_argument_nodes([entry for entry in nodes if isinstance(entry, list)], True):
-                return True
-            stack.extend(layers)
-        stack.append(item_config.get("layer"))
-    return False
+from fkeras.saving.legacy.calls.graphs import safe_name
 
 
 def archive_groups(config: Mapping[str, Any], store: Store) -> Groups:

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine import deserialize
-from fkeras.engine.config.custom_objects import CustomObjects
-from fkeras.engine.network.network import Network
+from fkeras.authoring.engine import CustomObjects
+from fkeras.authoring.saving import (
+    Layout,
+    Origin,
+    abstract_build,
+    check_calls,
+    check_state,
+    make_model,
+    origin_of,
+)
+from fkeras.engine import Network, deserialize
 from fkeras.host.containers.errors import reading
 from fkeras.host.containers.hdf5 import Store
 from fkeras.host.containers.limits import Limits
@@ -16,11 +24,6 @@ from fkeras.saving.legacy.configs.converter import Converter
 from fkeras.saving.legacy.weights.order import Orders
 from fkeras.saving.legacy.weights.summaries import with_boundaries
 from fkeras.saving.legacy.weights.weights import place_legacy_weights
-from fkeras.saving.quirks.origin import Origin, origin_of
-from fkeras.saving.quirks.table import make_model
-from fkeras.saving.trained.resource_limits import check_calls, check_state
-from fkeras.saving.weights.filling import abstract_build
-from fkeras.saving.weights.placing import Layout
 
 
 def document(store: Store, name: str, origin: Origin, limits: Limits) -> Any:

@@ -8,8 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from fkeras.authoring.engine import CustomObjects
+from fkeras.authoring.saving import Entry, Origin, check_training, layout, origin_of, restored
+from fkeras.authoring.training import output_specs
 from fkeras.engine import trainable_weights
-from fkeras.engine.config.custom_objects import CustomObjects
 from fkeras.host.containers.errors import FileError, reading
 from fkeras.host.containers.hdf5 import Store
 from fkeras.host.containers.limits import Limits
@@ -19,11 +21,7 @@ from fkeras.saving.legacy.opening import document, load
 from fkeras.saving.legacy.trained.compiled import trainer_of
 from fkeras.saving.legacy.weights.order import Orders, listed, ordered, trained
 from fkeras.saving.legacy.weights.weights import stored_layers, words
-from fkeras.saving.quirks.origin import Origin, origin_of
-from fkeras.saving.trained.optimizer_slots import Entry, layout, restored
-from fkeras.saving.trained.resource_limits import check_training
 from fkeras.training import Trainer, TrainState
-from fkeras.training.step.outputs import output_specs
 
 _GROUP = "optimizer_weights"
 #: slot names in fkeras, and the names of the same slots in files of different Keras versions

@@ -14,21 +14,23 @@ from typing import Any
 import jax
 import numpy as np
 
-from fkeras.engine import FKerasError, Layer, Network, Output
-from fkeras.engine.call.calls import cast_own_weights, require_state
-from fkeras.engine.call.context import Context
-from fkeras.engine.call.input_spec import check_inputs
-from fkeras.engine.call.mask_rules import AttachedMasks, check_support, with_output_masks
-from fkeras.engine.network.execution import Execution
-from fkeras.engine.values.annotations import Leaf, Option, Tree
-from fkeras.engine.values.spec import as_structs
-from fkeras.layers.core.wrapper import Wrapper
-from fkeras.layers.preprocessing.pipeline import Pipeline
+from fkeras.authoring.engine import (
+    AttachedMasks,
+    Execution,
+    Leaf,
+    Option,
+    Tree,
+    as_structs,
+    prepare,
+    with_masks,
+)
+from fkeras.authoring.saving import trace
+from fkeras.engine import Context, FKerasError, Layer, Network, Output
+from fkeras.layers import Pipeline, Wrapper
 from fkeras.saving.onnx.graph.writer import Operand, Value, Writer
 from fkeras.saving.onnx.primitives import program
 from fkeras.saving.onnx.primitives.elementwise import is_float
 from fkeras.saving.onnx.rows.table import row_of
-from fkeras.saving.tracing.trace import trace
 
 
 class Emission(Context):
@@ -74,33 +76,18 @@ class Emission(Context):
         return self._traced(layer, inputs, options)
 
     def _by_row(self, layer: Layer, row: Any, inputs: tuple, options: dict[str, Any]) -> Output:
-        attached, keeps_mask = self.attached, True
-        check_inputs(layer, inputs)
-        if attached is None:
-            check_support(layer, self.mask)
-        else:
-            keeps_mask = attached.receive(layer, self, inputs, options)
-            if any(isinstance(v, Value) for v in jax.tree.leaves(options)):
-                self.step_mask = None
-        if self.state == {} and layer.stateful:
-            require_state(layer, inputs)
-        policy = layer.policy
-        given = inputs
-        if layer._autocast:
-            inputs, options = self._cast((inputs, options), policy.compute_dtype)
-            if attached is not None:
-                attached.follow(given, inputs)
-            if policy.variable_dtype != policy.compute_dtype:
-                layer = cast_own_weights(layer, policy.compute_dtype)
-        call = Call(self, layer, inputs, options)
-        emitted = row(call)
+        layer, args, named, keeps_mask = prepare(layer, self, inputs, options, self._cast)
+        if self.attached is not None and any(
+            isinstance(v, Value) for v in jax.tree.leaves(options)
+        ):
+            self.step_mask = None
+        emitted = row(Call(self, layer, args, named))
         if emitted is NotImplemented:
             # a configuration that the row does not cover
-            return self._traced(layer, given, options)
+            return self._traced(layer, inputs, options)
         out = emitted if isinstance(emitted, Output) else Output(emitted, mask=self.mask)
         out = Output(jax.tree.map(self.writer.shortened, out.value), mask=out.mask)
-        out = with_output_masks(layer, out)
-        return layer_output(self, out, keeps_mask)
+        return with_masks(layer, self, out, keeps_mask)
 
     def _cast(self, tree: Any, dtype: str) -> Any:
         def cast(value: Any) -> Any:
@@ -170,12 +157,11 @@ class Emission(Context):
         return Value("", array.shape, str(array.dtype), array)
 
 
-def layer_output(context: Emission, out: Output, keeps_mask: bool = True) -> Output:
+def layer_output(context: Emission, out: Output) -> Output:
     """Returns an output whose masks are attached by Keras 3's rule, if the call follows the rule."""
     if context.attached is None:
         return out
-    mask = context.attached.complete(out.value, out.mask if keeps_mask else None)
-    return Output(out.value, mask=mask)
+    return Output(out.value, mask=context.attached.complete(out.value, out.mask))
 
 
 class _Masks(AttachedMasks):

@@ -9,19 +9,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from fkeras.engine import Layer, Network
-from fkeras.engine.messages.optional_packages import missing_package
-from fkeras.engine.values.frozen import is_array
-from fkeras.engine.values.spec import Spec
+from fkeras.authoring.engine import is_array, missing_package
+from fkeras.authoring.saving import OPSET
+from fkeras.engine import Layer, Network, Spec
 from fkeras.saving.onnx.calls import Emission
 from fkeras.saving.onnx.graph import protobuf
 from fkeras.saving.onnx.graph.finishing import name_outputs, remove_unused
 from fkeras.saving.onnx.graph.transposes import move_transposes
 from fkeras.saving.onnx.graph.writer import Value, Writer, safe_name
-from fkeras.transforms.depth import unroll
-
-#: the lowest and the default version of ONNX's operators
-OPSET = 17
+from fkeras.transforms import unroll
 
 
 def write_model(

@@ -9,10 +9,10 @@ import jax
 
 from fkeras.host.processes.alone import Alone
 from fkeras.training.checkpoint.storage import disk
-from fkeras.training.checkpoint.storage.agreement import do_together
 from fkeras.training.checkpoint.storage.errors import CheckpointError
 from fkeras.training.checkpoint.storage.lock import Lock, SharedLock
 from fkeras.training.checkpoint.storage.orbax_files import load_orbax
+from fkeras.training.checkpoint.storage.shared_failure import do_together
 from fkeras.training.checkpoint.storage.writing import BEST, LATEST, PARTIAL
 
 

@@ -15,12 +15,12 @@ from fkeras.host.processes.compare import compare
 from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.checkpoint.storage import arrays as named
 from fkeras.training.checkpoint.storage import disk
-from fkeras.training.checkpoint.storage.agreement import do_together
 from fkeras.training.checkpoint.storage.errors import BrokenSaveError, CheckpointError
 from fkeras.training.checkpoint.storage.manifest import read_manifest
 from fkeras.training.checkpoint.storage.orbax_files import load_orbax
 from fkeras.training.checkpoint.storage.record import missing_save, recorded
 from fkeras.training.checkpoint.storage.shards import read_tree
+from fkeras.training.checkpoint.storage.shared_failure import do_together
 from fkeras.training.checkpoint.storage.writing import BEST, LATEST
 
 

@@ -14,6 +14,7 @@ from jax.core import Tracer
 from fkeras.engine import Layer, Network, sublayers
 from fkeras.engine.call.network_inputs import in_order
 from fkeras.engine.config.converters import integer, real
+from fkeras.engine.network.id_tables import id_tables
 from fkeras.engine.tree.donated import check_donated
 from fkeras.engine.tree.skeleton import Skeleton, skeleton_of
 from fkeras.engine.values import structure
@@ -21,7 +22,6 @@ from fkeras.engine.values.argument_types import Arrays
 from fkeras.engine.values.spec import Spec
 from fkeras.training.data import batch_parts, host_arrays
 from fkeras.training.data.stream_feed import specs
-from fkeras.training.inputs import ids
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs, step
 
@@ -208,7 +208,7 @@ def _dims_of_floats(skeleton: Skeleton) -> tuple[int | None, ...] | None:
     # only the graph matters here, so a model without arrays is enough
     model = skeleton.join((None,) * len(skeleton.names))
     template = model.graph.inputs
-    if type(template) is not structure.Ref or ids.tables(model):
+    if type(template) is not structure.Ref or id_tables(model):
         return None
     spec = model.graph.specs[template.index]
     if spec.dtype != "float32" or isinstance(spec.dims[0], int):

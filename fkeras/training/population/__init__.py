@@ -1,6 +1,6 @@
 """Populations: trainings with different hyperparameters in one program, and rules between epochs."""
 
-from fkeras.engine.config.public_names import publish as _publish
+from fkeras.authoring.engine import publish as _publish
 from fkeras.training.population.history import FittedMembers as FittedMembers
 from fkeras.training.population.history import MemberHistory as MemberHistory
 from fkeras.training.population.hyperparameters import Hyperparameter as Hyperparameter

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fkeras.training.data.array_feed import Feed
-from fkeras.training.data.stream_feed import Batches
-from fkeras.training.records.state import TrainState
+from fkeras.authoring.training import Batches, Feed
+from fkeras.training import TrainState
 
 
 class MemberEpoch:

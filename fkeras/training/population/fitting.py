@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from fkeras.authoring.training import (
+    Batches,
+    CallSize,
+    Feed,
+    Interrupts,
+    Options,
+    join,
+    objective,
+    optimizer_state,
+    outputs,
+    split,
+    step,
+)
 from fkeras.engine import Layer
-from fkeras.training.data.array_feed import Feed
-from fkeras.training.data.stream_feed import Batches
-from fkeras.training.loop.batch_loops import CallSize
-from fkeras.training.loop.fitting import Options
-from fkeras.training.loop.interrupts import Interrupts
+from fkeras.training import Progress, TrainState
 from fkeras.training.population import memory, program
 from fkeras.training.population.feeding import MemberEpoch, orders_of, share_order
 from fkeras.training.population.history import MemberHistory
@@ -24,9 +33,6 @@ from fkeras.training.population.hyperparameters import traced_trainer
 from fkeras.training.population.injected import InjectedState
 from fkeras.training.population.lanes import everywhere, lanes_of, layout_of
 from fkeras.training.population.rules import Rule
-from fkeras.training.records.progress import Progress
-from fkeras.training.records.state import TrainState, join, split
-from fkeras.training.step import objective, optimizer_state, outputs, step
 
 if TYPE_CHECKING:
     from fkeras.training.population.population import Population

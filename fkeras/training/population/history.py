@@ -7,8 +7,8 @@ from typing import Generic, NamedTuple
 
 import numpy as np
 
-from fkeras.training.records.history import History
-from fkeras.training.records.state import M, TrainState
+from fkeras.authoring.training import M
+from fkeras.training import History, TrainState
 
 
 @dataclasses.dataclass(frozen=True)

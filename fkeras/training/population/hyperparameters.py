@@ -18,12 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras import losses, optimizers
+from fkeras.authoring.engine import integer
 from fkeras.engine import suggest
-from fkeras.engine.config.converters import integer
 from fkeras.training.population import injected
 
 if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
+    from fkeras.training import Trainer
 
 _SEED = integer(minimum=0, maximum=2**32 - 1)
 # limit far beyond the memory of a device: larger lists are rejected before they are built

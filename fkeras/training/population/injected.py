@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fkeras.authoring.engine import with_fields
 from fkeras.engine import option
-from fkeras.engine.config.configurable import with_fields
 from fkeras.optimizers import BaseOptimizer
 
 T = TypeVar("T")

@@ -11,16 +11,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.config.converters import choice, integer
-from fkeras.engine.messages.tracebacks import hides_internal_frames
-from fkeras.engine.migration_hints.arguments import explains_arguments
-from fkeras.engine.values.argument_types import Arrays, Data
-from fkeras.engine.values.random import check_key
+from fkeras.authoring.engine import (
+    Arrays,
+    Data,
+    check_key,
+    choice,
+    explains_arguments,
+    hides_internal_frames,
+    integer,
+)
+from fkeras.authoring.training import M, Options, Rescued, checks, objective, outputs, sources
 from fkeras.host.processes.arrays import is_key, on_host
 from fkeras.host.processes.calls import members_of
-from fkeras.training.inputs import checks, sources
-from fkeras.training.loop.fitting import Options
-from fkeras.training.loop.rescue import Rescued
+from fkeras.training import Trainer, TrainState
 from fkeras.training.population import hyperparameters as names_of
 from fkeras.training.population import memory
 from fkeras.training.population.fitting import MEMORY, NewestRuns, Training
@@ -28,9 +31,6 @@ from fkeras.training.population.history import FittedMembers
 from fkeras.training.population.hyperparameters import Hyperparameter
 from fkeras.training.population.lanes import layout_of
 from fkeras.training.population.rules import Rule
-from fkeras.training.records.state import M, TrainState
-from fkeras.training.step import objective, outputs
-from fkeras.training.trainer import Trainer
 
 _order = choice("member", "shared")
 _group_size = integer(minimum=1, optional=True)

@@ -17,13 +17,11 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from fkeras.engine.config.configurable import with_fields
-from fkeras.training.step import objective, outputs, step
-from fkeras.training.step.form import StepForm
-from fkeras.training.step.objective_call import evaluation_key
+from fkeras.authoring.engine import with_fields
+from fkeras.authoring.training import StepForm, evaluation_key, objective, outputs, step
 
 if TYPE_CHECKING:
-    from fkeras.training.trainer import Trainer
+    from fkeras.training import Trainer
 
 # bytes of the arrays of a group on CPUs, about half of the second cache of a core; measured with dense
 # networks by `benchmarks/populating.py`

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fkeras.authoring.engine import Integer, Real, boolean, choice, integer, real, text
+from fkeras.authoring.training import monitor as watch
 from fkeras.engine import Configurable, option
-from fkeras.engine.config.converters import boolean, choice, integer, real, text
-from fkeras.engine.config.field_types import Integer, Real
-from fkeras.training.callbacks.base import monitor as watch
 
 
 class Decision(NamedTuple):

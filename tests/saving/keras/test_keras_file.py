@@ -12,7 +12,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from fkeras.host.containers.hdf5 import new_store, open_store
-from fkeras.saving import legacy
+from fkeras.saving.quirks.keras2_objects import OBJECTS
 from tests.support.keras_oracle import keras, keras_rules, values
 
 KEY = jax.random.key(0)
@@ -215,9 +215,9 @@ def test_the_carry_of_a_stateful_layer_is_reset(tmp_path):
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("name", sorted(legacy.OBJECTS))
+@pytest.mark.parametrize("name", sorted(OBJECTS))
 def test_objects_of_keras_2_need_no_custom_objects(name, tmp_path):
-    function_or_class, x = legacy.OBJECTS[name], fk.Input((3,))
+    function_or_class, x = OBJECTS[name], fk.Input((3,))
     activation = function_or_class if name == "keras2_hard_sigmoid" else None
     model = fk.Model(x, layers.Dense(2, activation=activation)(x))
     optimizer = function_or_class() if isinstance(function_or_class, type) else "sgd"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fkeras as fk
-from fkeras.saving.legacy import keras2_hard_sigmoid
+from fkeras.saving.quirks.keras2_objects import keras2_hard_sigmoid
 from tests.support.legacy_files import array, arrays, cases, load, model_file, outputs, write
 
 MODELS = [name for name, case in cases().items() if "losses" not in case]

@@ -9,7 +9,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import optimizers
-from fkeras.saving.legacy.trained.optimizers import Keras2Nadam, Keras2RMSprop
+from fkeras.saving.quirks.keras2_objects import Keras2Nadam, Keras2RMSprop
 from fkeras.saving.trained.nadam import product_after
 from tests.support.legacy_files import arrays, cases, load_training, model_file, write
 

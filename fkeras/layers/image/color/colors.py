@@ -11,8 +11,7 @@ from fkeras.layers.image.common.factors import factor_range, uniform
 from fkeras.layers.image.common.values import share_range, value_range
 from fkeras.nn.image.adjustments import adjust_hue, adjust_saturation, degenerate_colors
 from fkeras.nn.image.colors import rgb_to_grayscale
-
-_EPSILON = 1e-7
+from fkeras.nn.numerics.stable import EPSILON
 
 
 class RandomHue(RandomImageLayer):
@@ -87,7 +86,7 @@ class RandomSaturation(RandomImageLayer):
         """Draws {"factor": (b,)}: the factor of the saturation."""
         factor = uniform(key, (shape.batch,), self.factor)
         # epsilon keeps the result finite for a draw of 1; clipping then gives pure colours
-        return {"factor": factor / (1 - factor + _EPSILON)}
+        return {"factor": factor / (1 - factor + EPSILON)}
 
     def transform_images(self, images: jax.Array, transformation: fk.Tree) -> jax.Array:
         amount = jnp.reshape(transformation["factor"], (-1, 1, 1, 1))

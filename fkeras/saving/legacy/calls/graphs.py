@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
+from fkeras.authoring.saving import Origin
 from fkeras.host.containers.strict_json import ParsedJson, check
-from fkeras.saving.quirks.origin import Origin
 
 #: layers whose call lists initial states and constants after the input tensor
 _RECURRENT = frozenset(
@@ -213,25 +213,6 @@ def call_entries(nodes: ParsedJson) -> Iterator[Sequence[Any]]:
             stack.extend(item.values())
         elif isinstance(item, list):
             stack.extend(reversed(item))
-
-
-def has_argument_nodes(nodes: Sequence[Any], default: bool) -> bool:
-    """Whether the calls of all layers have Keras 3's form, `{"args": ..., "kwargs": ...}`.
-
-    Args:
-        nodes: the `inbound_nodes` of each layer.
-        default: result if no call decides.
-
-    Example:
-        >>> has_argument_nodes([[], [{"args": [], "kwargs": {}}]], False)
-        True
-        >>> has_argument_nodes([[], [[["dense", 0, 0, {}]]]], True)
-        False
-    """
-    calls = [call for each in nodes for call in (each if isinstance(each, list) else ())]
-    if any(isinstance(call, list) for call in calls):
-        return False
-    return default or any(isinstance(c, Mapping) and {"args", "kwargs"} <= set(c) for c in calls)
 
 
 def is_network(kind: str) -> bool:

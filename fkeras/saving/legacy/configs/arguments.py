@@ -6,9 +6,9 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine.config.custom_objects import custom_code
+from fkeras.authoring.engine import custom_code
+from fkeras.authoring.saving import Origin
 from fkeras.host.containers.strict_json import ParsedJson, check
-from fkeras.saving.quirks.origin import Origin
 
 _CONVOLUTION = types.MappingProxyType(
     {"nb_filter": "filters", "subsample": "strides", "atrous_rate": "dilation_rate"}

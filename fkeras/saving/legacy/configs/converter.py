@@ -13,20 +13,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fkeras import layers as catalogue
+from fkeras.authoring.engine import (
+    CustomObjects,
+    custom_code,
+    operation_form,
+    public_names,
+    quantization,
+    within,
+)
+from fkeras.authoring.saving import Origin, has_argument_nodes, keras2_hard_sigmoid, with_quirks
 from fkeras.engine import Layer, suggest
-from fkeras.engine.config.custom_objects import CustomObjects, custom_code
-from fkeras.engine.config.policy_maps import quantization
-from fkeras.engine.config.public_names import public_names
-from fkeras.engine.messages.key_paths import within
-from fkeras.engine.symbolic.operation_forms import operation_form
 from fkeras.host.containers.strict_json import ParsedJson, check, field
-from fkeras.saving.legacy.calls.graphs import Graph, has_argument_nodes, is_network, safe_name
+from fkeras.saving.legacy.calls.graphs import Graph, is_network, safe_name
 from fkeras.saving.legacy.configs import arguments, merging, objects
-from fkeras.saving.legacy.configs.functions import keras2_hard_sigmoid
 from fkeras.saving.legacy.configs.lambdas import lambda_layer
 from fkeras.saving.legacy.tensorflow import is_function, operations
-from fkeras.saving.quirks.origin import Origin
-from fkeras.saving.quirks.table import with_quirks
 
 _OLD_CLASSES = types.MappingProxyType(
     {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fkeras.authoring.saving import Origin
 from fkeras.engine import Layer
 from fkeras.saving.legacy.calls.graphs import safe_name
-from fkeras.saving.quirks.origin import Origin
 
 
 class _Replacement:

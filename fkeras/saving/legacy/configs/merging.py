@@ -6,9 +6,9 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine.config.custom_objects import custom_code
+from fkeras.authoring.engine import custom_code
+from fkeras.authoring.saving import Origin
 from fkeras.host.containers.strict_json import field
-from fkeras.saving.quirks.origin import Origin
 
 _PLAIN = types.MappingProxyType(
     {"sum": "Add", "mul": "Multiply", "ave": "Average", "max": "Maximum"}

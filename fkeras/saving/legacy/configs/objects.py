@@ -12,11 +12,10 @@ from types import ModuleType
 from typing import Any
 
 from fkeras import activations, constraints, initializers, regularizers
+from fkeras.authoring.engine import custom_code, public_names
+from fkeras.authoring.saving import Origin
 from fkeras.engine import Configurable, suggest
-from fkeras.engine.config.custom_objects import custom_code
-from fkeras.engine.config.public_names import public_names
 from fkeras.host.containers.strict_json import ParsedJson, check, field
-from fkeras.saving.quirks.origin import Origin
 
 #: name of Keras 2's hard sigmoid in converted configurations
 HARD_SIGMOID = "keras2_hard_sigmoid"

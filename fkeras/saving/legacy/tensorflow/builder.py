@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fkeras.engine.symbolic.operation_forms import operation_form
-from fkeras.engine.values.spec import canonical_dtype
+from fkeras.authoring.engine import canonical_dtype, operation_form
+from fkeras.authoring.saving import Origin
 from fkeras.host.containers.errors import FileError
 from fkeras.saving.legacy.tensorflow.folding import (
     Arg,
@@ -23,7 +23,6 @@ from fkeras.saving.legacy.tensorflow.folding import (
     to_array,
 )
 from fkeras.saving.legacy.tensorflow.sizes import Dims, Sizes
-from fkeras.saving.quirks.origin import Origin
 
 #: names of a function, its signature, Keras 3's form, and operations of graphs: see `table`
 Row: TypeAlias = (

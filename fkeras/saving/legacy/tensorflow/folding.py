@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeGuard
 import jax.export
 import numpy as np
 
-from fkeras.engine.values.naming import snake_case
+from fkeras.engine import snake_case
 
 #: an argument of a TensorFlow function: the description of a tensor, a constant, a symbolic size
 #: (an integer for type checkers), or a list of these

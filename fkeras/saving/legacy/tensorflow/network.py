@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fkeras.engine.graph_json.items import reason
+from fkeras.authoring.engine import reason
+from fkeras.authoring.saving import Origin
 from fkeras.host.containers.errors import FileError
 from fkeras.host.containers.strict_json import ParsedJson, check, field
 from fkeras.saving.legacy.calls.graphs import (
@@ -21,7 +22,6 @@ from fkeras.saving.legacy.tensorflow.builder import Builder
 from fkeras.saving.legacy.tensorflow.custom import UserFunctionCall
 from fkeras.saving.legacy.tensorflow.folding import Arg
 from fkeras.saving.legacy.tensorflow.sizes import Sizes, tensors_in
-from fkeras.saving.quirks.origin import Origin
 
 #: layers of tf.keras 2.4 and later (the first two) and 2.0 to 2.3 that call a function
 _CLASSES = ("TFOpLambda", "SlicingOpLambda", "TensorFlowOpLayer")

@@ -8,9 +8,9 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+from fkeras.authoring.saving import Origin
 from fkeras.host.containers.strict_json import ParsedJson, check, field, parse
 from fkeras.saving.legacy.tensorflow import table
-from fkeras.saving.quirks.origin import Origin
 
 _REDUCED = "input_tensor axis"
 _PIXELS = "align_corners half_pixel_centers"

@@ -13,8 +13,7 @@ from typing import Any
 
 import jax.export
 
-from fkeras.engine.graph_json.read import graph_from_config
-from fkeras.engine.values.dimensions import evaluate_expression
+from fkeras.authoring.engine import evaluate_expression, graph_from_config
 from fkeras.host.containers.strict_json import ParsedJson
 from fkeras.saving.legacy.tensorflow.folding import is_size, is_tensor
 

@@ -7,16 +7,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fkeras import losses, metrics, optimizers
+from fkeras.authoring.engine import custom_code, public_names, within
+from fkeras.authoring.saving import (
+    Keras2Adagrad,
+    Keras2Nadam,
+    Keras2RMSprop,
+    Origin,
+    keras2_hinge,
+    keras2_squared_hinge,
+)
 from fkeras.engine import Configurable, suggest
-from fkeras.engine.config.custom_objects import custom_code
-from fkeras.engine.config.public_names import public_names
-from fkeras.engine.messages.key_paths import within
 from fkeras.host.containers.errors import reading
 from fkeras.host.containers.strict_json import ParsedJson, check, field
 from fkeras.optimizers import schedules
-from fkeras.saving.legacy.configs.functions import keras2_hinge, keras2_squared_hinge
-from fkeras.saving.legacy.trained.optimizers import Keras2Adagrad, Keras2Nadam, Keras2RMSprop
-from fkeras.saving.quirks.origin import Origin
 from fkeras.training import Trainer
 
 _OLD_NAMES = types.MappingProxyType(

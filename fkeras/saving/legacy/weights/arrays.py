@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fkeras.authoring.saving import Origin
 from fkeras.engine import Layer
-from fkeras.saving.quirks.origin import Origin
 
 #: order of the gates in Keras 3 as indices into Keras 1's order, which is i, c, f, o for LSTM
 _GATES = (("LSTM", (0, 2, 1, 3)), ("ConvLSTM2D", (0, 2, 1, 3)), ("GRU", (0, 1, 2)))

@@ -10,9 +10,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fkeras.authoring.engine import children, layer_arrays
 from fkeras.engine import Layer, Network, Sequential
-from fkeras.engine.tree.array_list import layer_arrays
-from fkeras.engine.tree.sublayers import children
 
 #: names of the layers of each network in the file's order, by path
 Orders = Mapping[tuple[str, ...], Sequence[str]]

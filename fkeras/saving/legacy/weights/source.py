@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fkeras.authoring.engine import weights_by_path
+from fkeras.authoring.saving import Origin, Source, origin_of
 from fkeras.engine import Network
-from fkeras.engine.tree.array_list import weights_by_path
 from fkeras.host.containers.hdf5 import Store
 from fkeras.host.containers.stored import Stored, loaded, unread
 from fkeras.saving.legacy.calls.graphs import safe_name
@@ -24,8 +25,6 @@ from fkeras.saving.legacy.weights.weights import (
     specs_of,
     with_backend,
 )
-from fkeras.saving.quirks.origin import Origin, origin_of
-from fkeras.saving.weights.weight_source import Source
 
 Key = tuple[str, str]
 

@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from fkeras.engine.messages.errors import describe_value
-from fkeras.engine.values.config_walk import mappings
+from fkeras.authoring.engine import describe_value, mappings
+from fkeras.authoring.layers import find_boundaries
+from fkeras.authoring.saving import Origin, change_layers, is_keras_layer
 from fkeras.host.containers.hdf5 import Store
 from fkeras.host.containers.strict_json import ParsedJson
-from fkeras.layers.preprocessing.quantiles import find_boundaries
 from fkeras.saving.legacy.weights.weights import SUMMARY, base_name, file_layers
-from fkeras.saving.quirks.layer_configs import change_layers, is_keras_layer
-from fkeras.saving.quirks.origin import Origin
 
 
 def with_boundaries(

@@ -14,19 +14,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Layer, Network
-from fkeras.engine.tree.array_list import weights_by_path
-from fkeras.engine.tree.skeleton import skeleton_of
-from fkeras.engine.tree.sublayers import sublayers
+from fkeras.authoring.engine import skeleton_of, weights_by_path
+from fkeras.authoring.saving import (
+    Find,
+    Key,
+    Origin,
+    Transfer,
+    old_shapes,
+    origin_of,
+    renewed,
+    with_arrays,
+    with_stored_codes,
+)
+from fkeras.engine import Layer, Network, sublayers
 from fkeras.host.containers.hdf5 import Store
 from fkeras.host.containers.stored import Stored, fits, unread
 from fkeras.layers import Discretization
 from fkeras.saving.legacy.calls.graphs import safe_name
 from fkeras.saving.legacy.weights import arrays
 from fkeras.saving.legacy.weights.order import Orders, Unit, listed, ordered, state_of
-from fkeras.saving.quirks.origin import Origin, origin_of
-from fkeras.saving.weights.placing import Key, Transfer, with_arrays
-from fkeras.saving.weights.quantized_codes import Find, old_shapes, renewed, with_stored_codes
 
 #: name of the weight in which tf.keras stores the data of an adapted `Discretization`
 SUMMARY = "summary"

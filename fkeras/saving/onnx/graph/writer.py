@@ -15,9 +15,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fkeras.engine import FKerasError
-from fkeras.engine.values.dimensions import evaluate_expression
-from fkeras.engine.values.spec import Dimension, Spec, shorten
+from fkeras.authoring.engine import Dimension, evaluate_expression, shorten
+from fkeras.engine import FKerasError, Spec
 
 # a size of an input: a word, or a multiple of a word
 _MULTIPLE = re.compile(r"(?:(\d+)\*)?([A-Za-z_]\w*)")

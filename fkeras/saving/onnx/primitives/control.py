@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fkeras.engine.values.spec import Spec, as_spec
+from fkeras.engine import Spec, as_spec
 from fkeras.saving.onnx.graph.writer import Body, Operand, Value
 from fkeras.saving.onnx.primitives.rule import Equation, Rule
 

@@ -10,8 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fkeras.engine import FKerasError
-from fkeras.engine.values.spec import Spec, as_spec
+from fkeras.engine import FKerasError, Spec, as_spec
 from fkeras.programs.walk import called, follow, needed
 from fkeras.saving.onnx.graph.writer import Operand, Value, Writer
 from fkeras.saving.onnx.primitives import (

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from fkeras.engine import FKerasError
-from fkeras.engine.values.spec import Spec, as_dims
+from fkeras.authoring.engine import as_dims
+from fkeras.engine import FKerasError, Spec
 from fkeras.saving.onnx.graph.writer import Operand, Writer
 
 #: emits the nodes of an operation and returns its results

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fkeras import layers
-from fkeras.engine.values.spec import Dimension, as_dims, as_structs
+from fkeras.authoring.engine import Dimension, as_dims, as_structs
 from fkeras.nn.convolution import transposed_pads
 from fkeras.nn.numerics.axes import spatial_axes
 from fkeras.saving.onnx.graph.writer import Value, Writer

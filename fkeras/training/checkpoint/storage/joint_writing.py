@@ -9,10 +9,10 @@ from typing import Any
 
 from fkeras.host.processes.alone import Alone
 from fkeras.training.checkpoint.storage import disk, part_files
-from fkeras.training.checkpoint.storage.agreement import describe
 from fkeras.training.checkpoint.storage.errors import JointSaveError, is_disk_full
 from fkeras.training.checkpoint.storage.manifest import NAME, PARTS, write_manifest
 from fkeras.training.checkpoint.storage.part_files import Part
+from fkeras.training.checkpoint.storage.shared_failure import describe
 from fkeras.training.checkpoint.storage.writing import (
     LATEST,
     PARTIAL,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fkeras as fk
-from fkeras.pretrained.features.images import ImageProcessor, resampling_weights, resized
+from fkeras.pretrained.media.images import ImageProcessor, resampling_weights, resized
 
 CLIP = {"image_processor_type": "CLIPImageProcessor"}
 # Pillow 11.3.0: Image.fromarray(PICTURE).resize((3, 7), filter), bytes of the first channel

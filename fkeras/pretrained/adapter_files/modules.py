@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from fkeras.authoring.layers import LOGITS, Kernel, adapted_layers, kernel_of
 from fkeras.engine import suggest
 from fkeras.host.containers.errors import FileError
 from fkeras.host.containers.stored import Stored
-from fkeras.layers.adapters.kernels import LOGITS, Kernel, adapted_layers, kernel_of
 from fkeras.pretrained.families.table import family_of_config
 from fkeras.pretrained.tables.config import Config
 from fkeras.pretrained.tables.names import Match, Transpose

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fkeras.engine.tree.sublayers import sublayers
+from fkeras.authoring.saving import is_finite, warn_not_finite
+from fkeras.engine import sublayers
 from fkeras.host.containers.errors import FileError
 from fkeras.host.containers.file_type import open_regular
 from fkeras.host.containers.hdf5 import Store, open_store
 from fkeras.host.containers.limits import Limits
-from fkeras.pretrained.adapters.modules import filled
-from fkeras.saving.weights.placing import is_finite, warn_not_finite
+from fkeras.pretrained.adapter_files.modules import filled
 from fkeras.transforms import LoRA
 
 # the names of KerasHub's default targets

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from fkeras.atomic_files.atomic import as_path, replacing
+from fkeras.authoring.engine import hides_internal_frames, require_layer
+from fkeras.authoring.layers import adapted_layers, float_layer
+from fkeras.authoring.transforms import take_out
 from fkeras.engine import Model
-from fkeras.engine.messages.tracebacks import hides_internal_frames
-from fkeras.engine.models.partition import require_layer
 from fkeras.host.containers.safetensors import write
-from fkeras.layers.adapters.kernels import adapted_layers, float_layer
-from fkeras.pretrained.adapters.modules import (
+from fkeras.pretrained.adapter_files.modules import (
     CONFIG,
     PREFIX,
     WEIGHTS,
@@ -24,11 +24,10 @@ from fkeras.pretrained.adapters.modules import (
     modules_of,
     writes_current_names,
 )
-from fkeras.pretrained.adapters.peft_config import written
+from fkeras.pretrained.adapter_files.peft_config import written
 from fkeras.pretrained.tables.config import Config
 from fkeras.pretrained.tables.layout import Layout
 from fkeras.transforms import IA3, DoRA, LoRA, adapters
-from fkeras.transforms.adapting.places import take_out
 
 
 @hides_internal_frames

@@ -10,18 +10,17 @@ from typing import Any
 import numpy as np
 
 from fkeras.atomic_files.atomic import as_path
+from fkeras.authoring.engine import hides_internal_frames, require_layer, set_trainable
+from fkeras.authoring.layers import Kernel, Logits, Quantized, adapted_layers, float_layer
+from fkeras.authoring.saving import is_finite, warn_not_finite
+from fkeras.authoring.transforms import put_in, take_out
 from fkeras.engine import Model
-from fkeras.engine.layer.trainable import set_trainable
-from fkeras.engine.messages.tracebacks import hides_internal_frames
-from fkeras.engine.models.partition import require_layer
 from fkeras.host.containers.errors import FileError, reading
 from fkeras.host.containers.limits import Limits
 from fkeras.host.containers.safetensors import read_table
 from fkeras.host.containers.stored import Stored
-from fkeras.layers.adapters.kernels import Kernel, Logits, adapted_layers, float_layer
-from fkeras.layers.quantized.base import Quantized
-from fkeras.pretrained.adapters.keras_files import read_keras_adapters
-from fkeras.pretrained.adapters.modules import (
+from fkeras.pretrained.adapter_files.keras_files import read_keras_adapters
+from fkeras.pretrained.adapter_files.modules import (
     CONFIG,
     WEIGHTS,
     Module,
@@ -30,13 +29,11 @@ from fkeras.pretrained.adapters.modules import (
     has_current_names,
     modules_of,
 )
-from fkeras.pretrained.adapters.peft_config import AdapterConfig, read_config
+from fkeras.pretrained.adapter_files.peft_config import AdapterConfig, read_config
 from fkeras.pretrained.families.table import family_of_config
 from fkeras.pretrained.files.folder import read_json
 from fkeras.pretrained.tables.config import Config
-from fkeras.saving.weights.placing import is_finite, warn_not_finite
 from fkeras.transforms import IA3, Adapter, DoRA, LoRA, replace_layers
-from fkeras.transforms.adapting.places import put_in, take_out
 
 
 @hides_internal_frames

@@ -10,7 +10,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from fkeras.engine.messages.errors import FKerasError, describe_value
+from fkeras.authoring.engine import describe_value
+from fkeras.engine import FKerasError
 from fkeras.nn.image.cubic import cubic
 
 # fixed-point digits of Pillow's coefficients: with them the pixels are bit-equal to Pillow's

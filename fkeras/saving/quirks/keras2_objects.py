@@ -1,11 +1,13 @@
-"""Optimizers of Keras 2 whose steps differ from Keras 3's optimizer of the same name.
+"""Functions and optimizers of Keras 1 and 2 that Keras 3 lacks, by their names in saved models.
 
-Keras 2 adds epsilon to the root of the mean square; Keras 3 adds epsilon before the root. The
-momentum of Keras 2's Nadam grows 250 times more slowly. SGD, Adam, Adamax and Adadelta are
-unchanged.
+They have the names, but not the values, of functions and optimizers of Keras 3. Keras 2 adds epsilon
+to the root of the mean square; Keras 3 adds epsilon before the root. The momentum of Keras 2's Nadam
+grows 250 times more slowly. SGD, Adam, Adamax and Adadelta are unchanged.
 """
 
 from __future__ import annotations
+
+import types
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +19,60 @@ from fkeras.optimizers import Optimizer
 from fkeras.optimizers.adam import NesterovMoments
 from fkeras.optimizers.options import rate
 from fkeras.optimizers.updates.numeric import power, root, zeros
+
+
+def keras2_hard_sigmoid(x: jax.Array) -> jax.Array:
+    """Hard sigmoid of Keras 1 and 2: `0.2 * x + 0.5`, clipped to [0, 1].
+
+    Keras 3's hard sigmoid is `relu6(x + 3) / 6`. To load a saved model with this function in
+    another program, pass `custom_objects={"keras2_hard_sigmoid": keras2_hard_sigmoid}`.
+
+    Returns:
+        Array of the same shape, with values in [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> keras2_hard_sigmoid(jnp.array([-3.0, 0.0, 1.0]))
+        Array([0. , 0.5, 0.7], dtype=float32)
+    """
+    # Recurrent layers of multi-backend Keras use this function by default.
+    return jnp.clip(0.2 * x + 0.5, 0.0, 1.0)
+
+
+def keras2_hinge(targets: jax.Array, predictions: jax.Array) -> jax.Array:
+    """Returns the mean of `max(1 - targets * predictions, 0)` over the last axis.
+
+    Keras 2.3 and later convert targets of 0 and 1 to -1 and 1 first; this function does not.
+
+    Args:
+        targets: array of -1 and 1.
+
+    Returns:
+        An array without the last axis.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> keras2_hinge(jnp.array([[1.0, -1.0]]), jnp.array([[0.5, 0.5]]))
+        Array([1.], dtype=float32)
+    """
+    return jnp.mean(jnp.maximum(1.0 - targets * predictions, 0.0), axis=-1)
+
+
+def keras2_squared_hinge(targets: jax.Array, predictions: jax.Array) -> jax.Array:
+    """Returns the mean of `max(1 - targets * predictions, 0) ** 2` over the last axis.
+
+    Args:
+        targets: array of -1 and 1; targets of 0 and 1 are not converted.
+
+    Returns:
+        An array without the last axis.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> keras2_squared_hinge(jnp.array([[1.0, -1.0]]), jnp.array([[0.5, 0.5]]))
+        Array([1.25], dtype=float32)
+    """
+    return jnp.mean(jnp.square(jnp.maximum(1.0 - targets * predictions, 0.0)), axis=-1)
 
 
 class Keras2RMSprop(Optimizer):
@@ -112,3 +168,18 @@ class Keras2Nadam(NesterovMoments):
     def prepare(self, rate, count):
         now, later = self._momentum(count), self._momentum(count + 1.0)
         return rate, now, later, 1.0 - power(self.beta_2, count)
+
+
+OBJECTS = types.MappingProxyType(
+    {
+        value.__name__: value
+        for value in (
+            keras2_hard_sigmoid,
+            keras2_hinge,
+            keras2_squared_hinge,
+            Keras2RMSprop,
+            Keras2Adagrad,
+            Keras2Nadam,
+        )
+    }
+)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fkeras as fk
-from fkeras.pretrained.features.sounds import SoundProcessor, mel_filters
+from fkeras.pretrained.media.sounds import SoundProcessor, mel_filters
 
 WHISPER = {"feature_extractor_type": "WhisperFeatureExtractor"}
 PROCESS = SoundProcessor(bands=3, seconds=1, sampling_rate=800, window=40, step=80)

@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.messages.errors import FKerasError, describe_value
+from fkeras.authoring.engine import describe_value
+from fkeras.engine import FKerasError
 from fkeras.nn.numerics.array_types import Numbers
 from fkeras.nn.signal import stft
 

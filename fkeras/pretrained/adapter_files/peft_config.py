@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fkeras.engine.values.pattern_cost import trials
+from fkeras.authoring.engine import trials
 from fkeras.host.containers.errors import FileError
 from fkeras.host.containers.strict_json import check, field
 

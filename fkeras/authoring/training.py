@@ -1,0 +1,29 @@
+"""Names of the training for wings: checks of arguments, batches, the step and its layout, the run."""
+
+from fkeras.training.callbacks.base import monitor as monitor
+from fkeras.training.data import batch_parts as batch_parts
+from fkeras.training.data import texts as texts
+from fkeras.training.data.array_feed import Feed as Feed
+from fkeras.training.data.stream_feed import Batches as Batches
+from fkeras.training.inputs import checks as checks
+from fkeras.training.inputs import sources as sources
+from fkeras.training.loop.batch_loops import CallSize as CallSize
+from fkeras.training.loop.fitting import Options as Options
+from fkeras.training.loop.interrupts import Interrupts as Interrupts
+from fkeras.training.loop.rescue import Rescued as Rescued
+from fkeras.training.records.state import M as M
+from fkeras.training.records.state import join as join
+from fkeras.training.records.state import split as split
+from fkeras.training.step import objective as objective
+from fkeras.training.step import optimizer_state as optimizer_state
+from fkeras.training.step import outputs as outputs
+from fkeras.training.step import sharding as sharding
+from fkeras.training.step import step as step
+from fkeras.training.step.form import StepForm as StepForm
+from fkeras.training.step.objective_call import evaluation_key as evaluation_key
+from fkeras.training.step.outputs import output_specs as output_specs
+from fkeras.training.step.sharding import layouts as layouts
+from fkeras.training.step.sharding_rules import FSDP as FSDP
+from fkeras.training.step.sharding_rules import batch_entry as batch_entry
+from fkeras.training.step.sharding_rules import parts_of as parts_of
+from fkeras.training.step.sharding_rules import whole_key_heads as whole_key_heads
