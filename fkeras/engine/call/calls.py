@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from fkeras.engine.call.caches import KeepsTokens
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.input_spec import check_inputs
 from fkeras.engine.call.mask_rules import check_support, with_output_masks
@@ -269,7 +270,7 @@ def apply(
     if options or mask is not None:
         options, mask = _as_options(layer, (options, mask))
     _check_call(layer, state, training, key)
-    if state:
+    if state and isinstance(layer, KeepsTokens):
         layer._check_capacity(state, inputs, mask)
     arguments = (layer, inputs, state, key, mask, options)
     if plain:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, overload
 
 import jax
 
+from fkeras.engine.call.caches import KeepsTokens, state_with_cache
 from fkeras.engine.call.calls import is_plain
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.network_inputs import check_ranges, match_inputs
@@ -44,7 +45,7 @@ _ADDRESS = re.compile(r"0x[0-9a-f]+")
 _SIZE = 32
 
 
-class Network(Layer):
+class Network(KeepsTokens, Layer):
     """Runs a graph: computes the outputs from the inputs, call by call.
 
     `fk.Model` closes a graph over symbolic tensors; `fk.Sequential` makes a graph from a list of layers.
@@ -144,32 +145,33 @@ class Network(Layer):
 
     if TYPE_CHECKING:
 
-        def init_state(self, *specs: Tree, slack: int = 0, **named: Tree) -> dict[str, Any]: ...
+        def init_state(self, *specs: Tree, **named: Tree) -> dict[str, Any]: ...
+
+        def init_cache(
+            self, batch: int, length: int, *specs: Tree, slack: int = 0, **named: Tree
+        ) -> dict[str, Any]: ...
 
     else:
 
         def init_state(self, *specs: Tree) -> dict[str, Any]:
             """Returns the state of every layer with state, by the layer's name.
 
-            Two integers before the specs, `init_state(batch, length)`, also make the caches of the
-            attention layers: room for `length` tokens in each of `batch` rows.
+            `init_cache(batch, length)` also makes the caches of the attention layers.
 
             Args:
                 specs: a spec for each input, to fix a batch size that the graph leaves open; defaults
                     to the specs with which the graph was recorded.
-                slack: number of the last tokens that can be taken back from a cache with a window;
-                    only with a batch and a length.
             """
             return self._states(specs, lambda layer, inputs: layer.init_state(*inputs))
 
-    def _init_with_cache(self, size: CacheSize, *specs: Tree) -> dict[str, Any]:
-        graph = self._require_graph("init_state")
+    def _state_with_cache(self, size: CacheSize, *specs: Tree) -> dict[str, Any]:
+        graph = self._require_graph("init_cache")
         if not specs:
             inputs = {slot: self._of_batch(slot, size.batch) for slot in graph.input_slots}
             specs = (structure.fill(graph.inputs, inputs),)
 
         def state_of(layer: Layer, inputs: tuple) -> dict[str, Any]:
-            return layer._init_with_cache(size, *inputs)
+            return state_with_cache(layer, size, *inputs)
 
         return self._states(specs, state_of, cached=True)
 
@@ -178,7 +180,7 @@ class Network(Layer):
         spec = self.graph.specs[slot]
         if spec.ndim and isinstance(spec.dims[0], int) and spec.dims[0] != batch:
             raise FKerasError(
-                f"{self._where}: init_state: expected the batch size {spec.dims[0]} of the input "
+                f"{self._where}: init_cache: expected the batch size {spec.dims[0]} of the input "
                 f"{self.graph.coords[slot].layer!r}, received {batch}. Make the input with an open "
                 "batch axis: fk.Input((None,)).",
                 layer=self._where,
@@ -214,7 +216,7 @@ class Network(Layer):
         plain = layer.init_state(*specs) if layer.stateful else {}
         if jax.tree.structure(dict(state)) != jax.tree.structure(plain):
             raise FKerasError(
-                f"{self._where}: init_state: {name!r} has a cache and is called "
+                f"{self._where}: init_cache: {name!r} has a cache and is called "
                 f"{len(self.graph.calls_of[name])} times; the calls would overwrite each other's tokens. "
                 "Share the layers that have weights, and call another attention layer each time.",
                 layer=self._where,
