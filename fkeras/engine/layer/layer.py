@@ -252,37 +252,35 @@ class Layer(Traits):
             ValueError: on arrays, where the call changes state that would be lost; use `apply`.
         """
         try:
-            explicit_mask = None if mask is _NO_MASK else mask
-            plain = calls.is_plain(self, inputs, state, key, explicit_mask, options)
-            if not plain and symbolic_arguments(inputs, options, explicit_mask):
-                if state is not None or key is not None:
+            given = {} if mask is _NO_MASK else {"mask": mask}
+            mask = given.get("mask")
+            plain = calls.is_plain(self, inputs, state, key, mask, options)
+            stateless = state is None and key is None
+            # Six cases, in this order; the arrays of a plain call exclude the first two.
+            # 1. Symbolic tensors among the arguments: a call of the graph.
+            if not plain and symbolic_arguments(inputs, options, mask):
+                if not stateless:
                     raise TypeError(
                         f"{self._where}: a graph records neither state nor key. Pass them to the "
                         "model's apply, not to a call on symbolic tensors."
                     )
-                if mask is not _NO_MASK:
-                    options["mask"] = mask
-                return record(self, inputs, options, training)
+                return record(self, inputs, {**options, **given}, training)
+            # 2. Labels instead of weights: optax takes the layer for a function.
             if not plain and labels.holds_labels(self):
                 return labels.labels_for(self, inputs)
-            stateless = state is None and key is None
+            # 3. Constants in the `call` of a composition: a call of its graph.
             kind = composition.tensor_class(self, inputs, options) if stateless else None
             if kind is not None:
-                if mask is not _NO_MASK:
-                    options["mask"] = mask
-                return record(self, inputs, options, training, kind=kind)
+                return record(self, inputs, {**options, **given}, training, kind=kind)
+            # 4. Arrays alone: one compiled program, of which only the value is needed.
             if plain and stateless and not self._overrides_apply:
                 value, updates = calls.value_and_updates(self, inputs, bool(training))
+            # 5. Everything else: the value of `apply`.
             else:
-                out = self.apply(
-                    *inputs,
-                    state=state,
-                    training=bool(training),
-                    key=key,
-                    mask=explicit_mask,
-                    **options,
-                )
+                mode: Any = {"state": state, "training": bool(training), "key": key, "mask": mask}
+                out = self.apply(*inputs, **mode, **options)
                 value, updates = out.value, out.updates
+            # 6. A changed state, which the value alone would lose.
             if updates:
                 raise calls.lost_updates(self, updates)
             return value
