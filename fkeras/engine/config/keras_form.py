@@ -1,13 +1,15 @@
 """`KerasForm`: how Keras's files hold a layer, where they differ from the layer's own fields.
 
 Layers compute without this declaration. The readers and writers of graphs (`engine.graph_json`), of
-weight files (`saving.weights`) and of legacy files (`saving.legacy`) read it.
+weight files (`saving.weights`) and of legacy files (`saving.legacy`) ask the functions of this file,
+which have the answers for layers that declare nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from fkeras.engine.values.frozen import FrozenDict
 
@@ -49,3 +51,63 @@ class KerasForm:
     groups: Mapping[str, str] = FrozenDict()
     stores_state: bool = True
     quantized_as: str | None = None
+
+
+_DEFAULT = KerasForm()
+
+
+def keras_form(owner: Any) -> KerasForm:
+    """Returns the form that a layer, or a class of layers, declares; the default for other layers.
+
+    Example:
+        >>> import fkeras as fk
+        >>> keras_form(fk.layers.Dropout(0.5)).input_names
+        ('inputs',)
+    """
+    kind = owner if isinstance(owner, type) else type(owner)
+    return owner._keras_form if hasattr(kind, "_keras_form") else _DEFAULT
+
+
+@runtime_checkable
+class LosesMasks(Protocol):
+    """Layers whose counterpart in Keras drops masks by a rule other than `supports_masking`."""
+
+    def _loses_masks(self, masks: Sequence[Any]) -> bool:
+        """Returns whether Keras's layer drops the masks (or None) of its inputs."""
+        ...
+
+
+def loses_masks(layer: Any, masks: Sequence[Any]) -> bool:
+    """Returns whether Keras's layer drops the masks (or None) of its inputs; for Keras's files.
+
+    Example:
+        >>> import fkeras as fk
+        >>> [loses_masks(l, [True]) for l in (fk.layers.Masking(), fk.layers.ReLU())]
+        [True, False]
+    """
+    # of the class: a layer has no attribute in silence
+    if issubclass(type(layer), LosesMasks):
+        return layer._loses_masks(masks)
+    return not layer.supports_masking
+
+
+@runtime_checkable
+class CompletesOptions(Protocol):
+    """Layers that bring the options of a call to a canonical form before the call is recorded."""
+
+    def _complete_options(self, inputs: tuple, options: dict[str, Any]) -> dict[str, Any]:
+        """Returns the options of a call in the layer's canonical form."""
+        ...
+
+
+def completed_options(layer: Any, inputs: tuple, options: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options of a call of a file in the form that the layer's own call records.
+
+    Example:
+        >>> import fkeras as fk
+        >>> completed_options(fk.layers.ReLU(), (), {"training": True})
+        {'training': True}
+    """
+    if issubclass(type(layer), CompletesOptions):
+        return layer._complete_options(inputs, options)
+    return options

@@ -12,13 +12,13 @@ from jax.typing import DTypeLike
 from fkeras.engine.call.composition import compose
 from fkeras.engine.call.node import SymbolicTree
 from fkeras.engine.config.configurable import convert_fields
+from fkeras.engine.config.keras_form import KerasForm
 from fkeras.engine.config.policy import DTypePolicy
 from fkeras.engine.config.serialization import inner_config
 from fkeras.engine.graph.close import close
 from fkeras.engine.graph_json.read import graph_from_config
 from fkeras.engine.graph_json.rule_keys import read_rule
 from fkeras.engine.graph_json.write import graph_config
-from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.layer.trainable import pass_on_trainable
 from fkeras.engine.migration_hints.classes import model_without_graph

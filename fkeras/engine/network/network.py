@@ -14,12 +14,12 @@ from fkeras.engine.call.calls import is_plain
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.network_inputs import check_ranges, match_inputs
 from fkeras.engine.call.node import symbolic_arguments
+from fkeras.engine.config.keras_form import KerasForm
 from fkeras.engine.graph.close import close
 from fkeras.engine.graph.graph import Graph
 from fkeras.engine.graph.layer_dict import LayerDict
 from fkeras.engine.graph.listing import lines_text
 from fkeras.engine.graph.walk import open_graph
-from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import FKerasError, NoGraphError, suggest
 from fkeras.engine.migration_hints.arguments import explains_arguments

@@ -61,7 +61,7 @@ class Wrapper(fk.KeepsTokens, fk.Layer):
         return self.layer.supports_masking
 
     def _loses_masks(self, masks: Sequence[Any]) -> bool:
-        return self.layer._loses_masks(masks)
+        return fk.loses_masks(self.layer, masks)
 
     @property
     def built(self) -> bool:
