@@ -12,7 +12,7 @@ import numpy as np
 from fkeras.engine import Layer
 from fkeras.engine.messages.errors import FKerasError, describe_value
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
-from fkeras.engine.network.network import device_part
+from fkeras.engine.strings.network import device_part
 from fkeras.training import Trainer, TrainState
 from fkeras.training.data import batch_parts, texts
 from fkeras.training.step import sharding

@@ -21,6 +21,7 @@ from fkeras.engine.call.caches import KeepsTokens
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.input_spec import check_inputs
 from fkeras.engine.call.mask_rules import check_support, with_output_masks
+from fkeras.engine.call.strings import has_strings
 from fkeras.engine.config.policy import cast_floats
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
@@ -244,7 +245,7 @@ def _is_concrete(value: object) -> bool:
 def _holds_arrays(layer: Layer) -> bool:
     leaves = [leaf for leaf in leaves_of(layer) if leaf is not None]
     concrete = all(is_array(leaf) and not isinstance(leaf, Tracer) for leaf in leaves)
-    return concrete and layer.built and not layer._reads_strings and not layer._makes_strings
+    return concrete and layer.built and not has_strings(layer)
 
 
 def apply(

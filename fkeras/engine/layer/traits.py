@@ -28,9 +28,6 @@ class Traits:
     name: str | None
     supports_masking: ClassVar[bool]
 
-    #: whether the layer takes, and returns, strings, which exist on the host only
-    _reads_strings: ClassVar[bool] = False
-    _makes_strings: ClassVar[bool] = False
     #: whether floating inputs and the layer's weights are cast to the compute dtype
     _autocast: ClassVar[bool] = True
     #: field of children whose name is left out of the paths of their weights
@@ -53,8 +50,3 @@ class Traits:
         """The layer in messages: name (if any) and class."""
         kind = type(self).__name__
         return f"{self.name!r} ({kind})" if self.name else kind
-
-    @property
-    def _sample_texts(self) -> tuple[str, str]:
-        """Two texts that the layer takes; their lengths show which axes depend on the text."""
-        return ("", "a b c")

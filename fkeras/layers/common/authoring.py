@@ -30,6 +30,7 @@ from fkeras.engine import weight as weight
 from fkeras.engine.call.caches import KeepsTokens as KeepsTokens
 from fkeras.engine.call.caches import state_with_cache as state_with_cache
 from fkeras.engine.call.caches import tokens_of as tokens_of
+from fkeras.engine.call.strings import HandlesStrings as HandlesStrings
 from fkeras.engine.config.configurable import decode as decode
 from fkeras.engine.config.configurable import encode as encode
 from fkeras.engine.config.converters import axes as axes

@@ -21,9 +21,9 @@ from fkeras.engine import (
     replace_weights,
     trainable_weights,
 )
-from fkeras.engine.network.network import device_part
 from fkeras.engine.rows.program import RowProgram
 from fkeras.engine.rows.values import WHOLE, rows
+from fkeras.engine.strings.network import device_part
 from fkeras.engine.values.arrays import computed_dtype
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs, step

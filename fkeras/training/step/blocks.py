@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import jax
 
 from fkeras.engine import Network, trainable_weights
-from fkeras.engine.network.network import device_part
 from fkeras.engine.network.stacking import Stacking
+from fkeras.engine.strings.network import device_part
 from fkeras.optimizers import transformation
 from fkeras.training.data.features import with_front, without_front
 from fkeras.training.records.annotations import Optimizer, Trainer

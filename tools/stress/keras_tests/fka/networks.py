@@ -14,6 +14,7 @@ import fkeras as fk
 from fka import proxies
 from fka.names import KerasTensor, Unsupported, flat, is_symbolic, unwrap, wrap
 from fka.proxies import Proxy, next_key
+from fkeras.engine.call.strings import reads_strings
 from fkeras.engine.config.keras_form import keras_form
 
 
@@ -191,7 +192,7 @@ class LayerProxy(Proxy):
             self._build(*args)
         inputs, options = self._arguments(unwrap(args), unwrap(kwargs))
         leaves = flat([inputs, options])
-        on_host = getattr(self._value, "_reads_strings", False) or any(map(_is_text, leaves))
+        on_host = reads_strings(self._value) or any(map(_is_text, leaves))
         if any(map(is_symbolic, leaves)):
             if not self._value.built and not on_host:
                 with contextlib.suppress(TypeError, AttributeError):  # the call builds the layer
