@@ -12,7 +12,6 @@ import numpy as np
 from fkeras.engine import Layer
 from fkeras.engine.messages.errors import FKerasError, describe_value
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
-from fkeras.engine.strings.network import device_part
 from fkeras.training import Trainer, TrainState
 from fkeras.training.data import batch_parts, texts
 from fkeras.training.step import sharding
@@ -62,8 +61,7 @@ class Request(NamedTuple):
     def executed_model(self) -> Any:
         """Returns the model with its repeated blocks as the step computes them."""
         trainer = self.trainer
-        model = device_part(self.run.model)
-        return with_depth(model, trainer.depth, trainer.remat, mesh=trainer.mesh)
+        return with_depth(self.run.model, trainer.depth, trainer.remat, mesh=trainer.mesh)
 
     @property
     def devices(self) -> int:

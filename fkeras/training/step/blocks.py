@@ -14,7 +14,6 @@ import jax
 
 from fkeras.engine import Network, trainable_weights
 from fkeras.engine.network.stacking import Stacking
-from fkeras.engine.strings.network import device_part
 from fkeras.optimizers import transformation
 from fkeras.training.data.features import with_front, without_front
 from fkeras.training.records.annotations import Optimizer, Trainer
@@ -121,7 +120,7 @@ def _stacking(
     model: Network = jax.tree.unflatten(
         structure, [jax.ShapeDtypeStruct(*shape) for shape in shapes]
     )
-    return Stacking(with_depth(device_part(model), depth, remat), model)
+    return Stacking(with_depth(model, depth, remat), model)
 
 
 @functools.lru_cache(maxsize=16)
