@@ -19,6 +19,7 @@ from address import DOCS, ROOT
 sys.path.insert(0, str(ROOT))
 
 import fkeras as fk
+from fkeras.engine.config.keras_form import keras_form
 from argument_types import argument_types
 
 # classes of fk.layers that Keras 3.15 does not have; a test compares the list with Keras
@@ -405,7 +406,7 @@ def _record(layer: type[fk.Layer]) -> Iterator[str]:
 
 def _state(layer: type[fk.Layer]) -> str:
     # in a few classes `_keras_form` is a property
-    form = layer._keras_form
+    form = keras_form(layer)
     order = form.state_order if isinstance(form, fk.engine.KerasForm) else ()
     if order:
         return ", ".join(f"``{name}``" for name in order)

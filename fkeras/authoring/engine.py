@@ -23,6 +23,7 @@ from fkeras.engine.config.field_types import OptionalInteger as OptionalInteger
 from fkeras.engine.config.field_types import OptionalReal as OptionalReal
 from fkeras.engine.config.field_types import Real as Real
 from fkeras.engine.config.field_types import Sizes as Sizes
+from fkeras.engine.config.keras_form import keras_form as keras_form
 from fkeras.engine.config.policy import NAMES as NAMES
 from fkeras.engine.config.policy import get_policy as get_policy
 from fkeras.engine.config.policy_maps import quantization as quantization
@@ -49,7 +50,6 @@ from fkeras.engine.migration_hints.keras_objects import check_not_keras as check
 from fkeras.engine.models.partition import require_layer as require_layer
 from fkeras.engine.network.execution import Execution as Execution
 from fkeras.engine.network.id_tables import id_tables as id_tables
-from fkeras.engine.network.network import device_part as device_part
 from fkeras.engine.network.summary import number_text as number_text
 from fkeras.engine.network.svg import to_svg as to_svg
 from fkeras.engine.rows.program import RowProgram as RowProgram

@@ -12,6 +12,7 @@ from fkeras.engine.config.configurable import deserialize as deserialize
 from fkeras.engine.config.configurable import lookup as lookup
 from fkeras.engine.config.configurable import option as option
 from fkeras.engine.config.configurable import serialize as serialize
+from fkeras.engine.config.keras_form import KerasForm as KerasForm
 from fkeras.engine.config.late_module import late_module as _late_module
 from fkeras.engine.config.policy import DTypePolicy as DTypePolicy
 from fkeras.engine.config.public_names import publish as _publish
@@ -21,7 +22,6 @@ from fkeras.engine.graph.close import close as close
 from fkeras.engine.graph.graph import Graph as Graph
 from fkeras.engine.graph.views import GraphTensor as GraphTensor
 from fkeras.engine.graph.views import LayerView as LayerView
-from fkeras.engine.layer.keras_form import KerasForm as KerasForm
 from fkeras.engine.layer.layer import Layer as Layer
 from fkeras.engine.messages.errors import DisconnectedGraphError as DisconnectedGraphError
 from fkeras.engine.messages.errors import FKerasError as FKerasError

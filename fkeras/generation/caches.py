@@ -1,6 +1,6 @@
 """States of generation: batch axes, capacity, and rollback of the last tokens.
 
-A state with KV caches is the state of a model from `init_state(batch, length)`. In each layer, `length`
+A state with KV caches is the state of a model from `init_cache(batch, length)`. In each layer, `length`
 counts the tokens of each row, and `positions` holds the position of each cached token, -1 for an empty
 place. The state of a model without caches has the tokens: `ids`, `length`, and the model's state under
 `model`.
@@ -31,7 +31,7 @@ def new_state(
         slack: the maximum number of tokens of a rollback.
     """
     if cached:
-        return merged(model.init_state(batch, capacity, slack=slack), own)
+        return merged(model.init_cache(batch, capacity, slack=slack), own)
     ids = jnp.zeros((batch, capacity), jnp.int32)
     return {"model": dict(own), "ids": ids, "length": jnp.zeros(batch, jnp.int32)}
 
@@ -49,7 +49,7 @@ def merged(state: Mapping[str, Any], own: Mapping[str, Any]) -> State:
 
 
 def state_specs(model: Network, *size: int, **slack: int) -> Any:
-    """Returns the shapes of `model.init_state(*size, **slack)`."""
+    """Returns the shapes of `model.init_cache(*size, **slack)`, of `model.init_state()` without a size."""
     leaves, structure = jax.tree.flatten(model)
     shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
     return _state_specs(structure, shapes, size, **slack)
@@ -60,7 +60,8 @@ def state_specs(model: Network, *size: int, **slack: int) -> Any:
 def _state_specs(structure: Any, shapes: tuple, size: tuple[int, ...], slack: int = 0) -> Any:
     model = structure.unflatten([jax.ShapeDtypeStruct(*shape) for shape in shapes])
     options = {"slack": slack} if slack else {}
-    return jax.eval_shape(lambda: model.init_state(*size, **options))
+    make = model.init_cache if size else model.init_state
+    return jax.eval_shape(lambda: make(*size, **options))
 
 
 def row_axes(model: Network) -> Any:

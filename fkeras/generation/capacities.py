@@ -84,7 +84,7 @@ def _check_entries(model: Network, state: Any, allowed: Any, needed: Any) -> Non
     if wrong:
         raise ValueError(
             f"{WHERE}: expected a state of {model._where}, received one with other entries "
-            f"({'; '.join(wrong)}). Make it with model.init_state(batch, length), or pass None."
+            f"({'; '.join(wrong)}). Make it with model.init_cache(batch, length), or pass None."
         )
 
 
@@ -111,7 +111,7 @@ def check_cache(reader: Reader, state: Any, prompt: Prompt, new: int, slack: int
     if lengths.shape != (batch,):
         raise ValueError(
             f"{WHERE}: expected a state of {batch} rows, as in ids, received {lengths.shape[0]}. Make it "
-            f"with model.init_state({batch}, length)."
+            f"with model.init_cache({batch}, length)."
         )
     specs = state_specs(model, batch, 8)
     _check_entries(model, state, specs, specs)
@@ -121,12 +121,12 @@ def check_cache(reader: Reader, state: Any, prompt: Prompt, new: int, slack: int
         if needed > room:
             raise ValueError(
                 f"{WHERE}: expected a state with room for {needed} tokens in a row, received "
-                f"room for {room}. Make a longer one: model.init_state({batch}, {needed})."
+                f"room for {room}. Make a longer one: model.init_cache({batch}, {needed})."
             )
     if slack and not can_take_back(model, state, slack):
         raise ValueError(
             f"{WHERE}: expected a state from which {slack} rejected tokens of a draft can be taken "
             f"back, received caches of {model._where} that hold the tokens of a window alone. Make the "
-            f"state with model.init_state({batch}, length, slack={slack}), or leave draft out."
+            f"state with model.init_cache({batch}, length, slack={slack}), or leave draft out."
         )
     return True

@@ -56,7 +56,7 @@ def generate(
             differ only in arrays, such as adapters or steering vectors. Arrays that several models
             share are stored once.
         state: the state of the model; None for `model.init_state()`. Without KV caches, `generate` adds
-            empty caches. A state with KV caches, from `model.init_state(b, length)` or from
+            empty caches. A state with KV caches, from `model.init_cache(b, length)` or from
             `Generated.state`, is continued with the prompt.
         ids: integers (b, t); or a list of lists of different lengths. Padding is marked by `lengths` or
             `mask`: the id of the padding is unknown here.

@@ -12,7 +12,7 @@ import numpy as np
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import numeric, real
 from fkeras.engine.config.field_types import Numbers, Real
-from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.config.keras_form import KerasForm
 from fkeras.engine.values.argument_types import DTypeLike
 from fkeras.engine.values.registry import named
 from fkeras.initializers.initializer import Initializer, full

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.authoring.engine import check_not_keras, describe_value, device_part
+from fkeras.authoring.engine import check_not_keras, describe_value
 from fkeras.authoring.training import batch_entry, batch_parts, parts_of, sharding, texts
 from fkeras.authoring.transforms import with_depth
 from fkeras.engine import FKerasError, Layer
@@ -58,8 +58,7 @@ class Request(NamedTuple):
     def executed_model(self) -> Any:
         """Returns the model with its repeated blocks as the step computes them."""
         trainer = self.trainer
-        model = device_part(self.run.model)
-        return with_depth(model, trainer.depth, trainer.remat, mesh=trainer.mesh)
+        return with_depth(self.run.model, trainer.depth, trainer.remat, mesh=trainer.mesh)
 
     @property
     def devices(self) -> int:

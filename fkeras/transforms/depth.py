@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jax
 from jax.sharding import Mesh
@@ -16,6 +16,7 @@ from fkeras.engine.costs.counting import count_jaxpr
 from fkeras.engine.graph.repeats import Repeat
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.models.partition import require_layer
+from fkeras.engine.strings.network import device_part
 from fkeras.engine.tree.sublayers import replace_children
 from fkeras.nn.cpu.forms import FORM
 from fkeras.programs.walk import all_equations
@@ -83,7 +84,7 @@ def unroll(model: Model) -> Model:
 def with_depth(
     model: Model, depth: str, remat: Any = None, training: bool = True, mesh: Mesh | None = None
 ) -> Model:
-    """Returns the model as a trainer with this `depth` and `remat` computes the model.
+    """Returns the model as a trainer with this `depth` and `remat` computes its part for the device.
 
     Args:
         depth: "scan" rolls all repeated blocks, "unroll" none, "auto" those that compile faster in a
@@ -99,6 +100,8 @@ def with_depth(
         >>> with_depth(model, "scan").graph.depth
         'scan'
     """
+    # a network, like the model
+    model = cast("Model", device_part(model))
     if depth == "unroll":
         return unroll(model)
 

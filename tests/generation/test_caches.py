@@ -25,7 +25,7 @@ def model():
 def state(model):
     """Rows of three and of two tokens."""
     ids, mask = jnp.array([[1, 2, 3], [4, 5, 0]]), jnp.array([[1, 1, 1], [1, 1, 0]], bool)
-    state = model.init_state(2, 6)
+    state = model.init_cache(2, 6)
     return state | model.apply(ids, state=state, mask=[mask, None]).updates
 
 
@@ -53,10 +53,10 @@ def test_rows_are_found_by_their_size(model, state):
 
 
 def test_capacity_counts_caches_and_no_rings(model):
-    assert capacity_of(model, model.init_state(2, 6)) == 6
+    assert capacity_of(model, model.init_cache(2, 6)) == 6
     window = fk.masks.Causal() & fk.masks.Window(3)
     ring = language_models.cached(depth=1, mask=window)
-    assert capacity_of(ring, ring.init_state(2, 40)) is None
+    assert capacity_of(ring, ring.init_cache(2, 40)) is None
     assert capacity_of(ring, {}) is None
 
 

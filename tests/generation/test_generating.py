@@ -135,7 +135,7 @@ def test_padding_on_any_side_changes_no_token(model):
 
 
 def test_state_continues_the_text(model):
-    state = model.init_state(2, 32)
+    state = model.init_cache(2, 32)
     first = fk.generate(model, state, PROMPTS, max_new_tokens=3)
     # not donated: the caller keeps the state
     assert state["positions"]["length"].tolist() == [0, 0]
@@ -510,14 +510,14 @@ def test_a_text_longer_than_the_table_of_positions_is_an_error():
     message = "at most 8 tokens, the positions of .*, received a prompt of 3 and max_new_tokens=6"
     with pytest.raises(ValueError, match=message):
         fk.generate(model, None, [[1, 2, 3]], max_new_tokens=6)
-    state = fk.generate(model, model.init_state(1, 20), [[1, 2, 3]], max_new_tokens=2).state
+    state = fk.generate(model, model.init_cache(1, 20), [[1, 2, 3]], max_new_tokens=2).state
     with pytest.raises(ValueError, match="at most 8 tokens, the positions of .*, received 7 with"):
         fk.generate(model, state, [[1, 2]], max_new_tokens=2)
     assert fk.generate(model, state, [[1, 2]], max_new_tokens=1).lengths.tolist() == [1]
 
 
 def test_states_of_other_models_are_errors(model):
-    state = model.init_state(2, 20)
+    state = model.init_cache(2, 20)
     block = next(name for name in state if name != "positions")
     for name, message in ((block, f"missing: {block}/"), ("positions", "unknown: ")):
         part = {key: value for key, value in state.items() if key != name}
@@ -549,8 +549,8 @@ def test_bad_models_are_errors(model):
 
 def test_bad_states_are_errors(model):
     with pytest.raises(ValueError, match="room for 11 tokens in a row, received room for 10"):
-        fk.generate(model, model.init_state(2, 10), PROMPTS, max_new_tokens=6)
+        fk.generate(model, model.init_cache(2, 10), PROMPTS, max_new_tokens=6)
     with pytest.raises(ValueError, match="expected a state of 2 rows, as in ids, received 3"):
-        fk.generate(model, model.init_state(3, 20), PROMPTS, max_new_tokens=6)
+        fk.generate(model, model.init_cache(3, 20), PROMPTS, max_new_tokens=6)
     with pytest.raises(ValueError, match="computes all tokens again"):
-        fk.generate(model, model.init_state(2, 20), PROMPTS, max_new_tokens=6, cache=False)
+        fk.generate(model, model.init_cache(2, 20), PROMPTS, max_new_tokens=6, cache=False)

@@ -73,7 +73,7 @@ def test_layers_may_declare_that_positions_are_separate():
 def test_caches_of_nested_layers_count():
     model = language_models.cached(depth=1)
     state = jax.eval_shape(model.init_state)
-    cache = jax.eval_shape(lambda: model.init_state(2, 16))
+    cache = jax.eval_shape(lambda: model.init_cache(2, 16))
     entries = [token_entry("int32"), None]
     assert follow(model, entries, state, cache).mixing == ()
     assert follow(model, entries, state, state).mixing == ("positions", "block_0/attention")

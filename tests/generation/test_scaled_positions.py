@@ -63,7 +63,7 @@ def test_tokens_are_those_of_transformers():
     alone = fk.generate(model, None, PROMPTS[1:2], max_new_tokens=5)
     assert alone.tokens.tolist() == [LONGROPE[1][:5]]
     # the state after a text that was read again
-    state = fk.generate(model, model.init_state(1, 40), PROMPTS[1:2], max_new_tokens=5).state
+    state = fk.generate(model, model.init_cache(1, 40), PROMPTS[1:2], max_new_tokens=5).state
     more = fk.generate(model, state, [LONGROPE[1][5:6]], max_new_tokens=4)
     assert more.tokens.tolist() == [LONGROPE[1][6:10]]
 
@@ -103,7 +103,7 @@ def test_dynamic_rows_depend_on_their_own_length():
 
 def test_earlier_tokens_without_ids_are_an_error():
     model = model_of("longrope")
-    state = fk.generate(model, model.init_state(1, 64), [PROMPTS[0]], max_new_tokens=3).state
+    state = fk.generate(model, model.init_cache(1, 64), [PROMPTS[0]], max_new_tokens=3).state
     message = "the state holds 6 tokens of row 0 without their ids: expected at most 16 tokens, received 7"
     with pytest.raises(ValueError, match=message):
         fk.generate(model, state, [[5]], max_new_tokens=10)

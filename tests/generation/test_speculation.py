@@ -124,10 +124,10 @@ def test_windows_need_room_for_rejected_tokens():
         options = {"draft": (draft, draft_state), "draft_tokens": 3}
         return fk.generate(model, state, PROMPTS, max_new_tokens=9, **options).tokens.tolist()
 
-    states = [m.init_state(2, 32, slack=4) for m in (model, draft)]
+    states = [m.init_cache(2, 32, slack=4) for m in (model, draft)]
     assert drafted(*states) == plain.tokens.tolist()
-    message = r"4 rejected tokens of a draft .* model.init_state\(2, length, slack=4\)"
-    for pair in ((model.init_state(2, 32, slack=3), None), (None, draft.init_state(2, 32))):
+    message = r"4 rejected tokens of a draft .* model.init_cache\(2, length, slack=4\)"
+    for pair in ((model.init_cache(2, 32, slack=3), None), (None, draft.init_cache(2, 32))):
         with pytest.raises(ValueError, match=message):
             drafted(*pair)
 

@@ -64,7 +64,7 @@ def test_stop_needs_no_more_room_in_a_state():
     model = language_models.cached(depth=1)
     plain = fk.generate(model, None, [[1, 2]], max_new_tokens=5)
     generated = fk.generate(
-        *(model, model.init_state(1, 7), [[1, 2]]), max_new_tokens=5, stop="z", decode=str
+        *(model, model.init_cache(1, 7), [[1, 2]]), max_new_tokens=5, stop="z", decode=str
     )
     assert generated.tokens.tolist() == plain.tokens.tolist()
 

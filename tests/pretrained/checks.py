@@ -61,7 +61,7 @@ def computes_with_a_cache(model, name):
     """Compares logits of a long piece and of single tokens beside a cache with those of transformers."""
     arrays = expected(name)
     ids = jnp.asarray(arrays["ids"], "int32")
-    state = model.init_state(*ids.shape)
+    state = model.init_cache(*ids.shape)
 
     @jax.jit
     def call(model, state, ids):

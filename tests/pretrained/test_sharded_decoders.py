@@ -176,7 +176,7 @@ def test_every_way_to_generate_takes_sharded_models():
     def texts(place):
         whole = place(model)
         several = [place(one) for one in adapted]
-        before = fk.generate(whole, whole.init_state(8, 20), IDS, None, 2)
+        before = fk.generate(whole, whole.init_cache(8, 20), IDS, None, 2)
         return [
             fk.generate(whole, before.state, IDS[:, :2], None, 3),
             fk.generate(whole, None, IDS, None, 3, fk.samplers.Beam(2)),

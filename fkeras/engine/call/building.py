@@ -1,4 +1,4 @@
-"""Building: the checks around an author's `build` and `init_state`, and builds of shapes alone."""
+"""Building: the checks around an author's `build`, `init_state` and `init_cache`, and builds of shapes alone."""
 
 from __future__ import annotations
 
@@ -8,19 +8,24 @@ from typing import Any
 
 import jax
 
+from fkeras.engine.call import caches
 from fkeras.engine.call.input_spec import check_inputs
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.tree.walk import is_layer
-from fkeras.engine.values import cache_size
 from fkeras.engine.values.annotations import Layer, Leaf, Tree
+from fkeras.engine.values.cache_size import CacheSize
 from fkeras.engine.values.random import ShapeKey, check_key
 from fkeras.engine.values.spec import as_specs, canonical_dtype
 
 
 def takes_specs(hook: Any, kind: str) -> Any:
-    """Wraps `build` or `init_state` to accept specs, arrays and shapes, and to check the key.
+    """Wraps a method of an author to accept specs, arrays and shapes, and to check key and sizes.
+
+    Args:
+        kind: "build", "init_state" or "init_cache". An author's `init_cache(self, size, *specs)` makes
+            entries; callers write `init_cache(batch, length, *specs, slack=0)` and get the whole state.
 
     Example:
         >>> import jax, fkeras as fk
@@ -32,10 +37,9 @@ def takes_specs(hook: Any, kind: str) -> Any:
         @hides_internal_frames
         @functools.wraps(hook)
         def init_state(self: Layer, *specs: Tree, slack: int = 0) -> dict[str, Any]:
-            if cache_size.is_size(specs):
-                size, specs = cache_size.read(self._where, specs, slack)
-                return self._init_with_cache(size, *specs)
-            cache_size.check_no_slack(self._where, slack)
+            state = caches.from_former_call(self, specs, slack)
+            if state is not None:
+                return state
             inputs = tuple(None if s is None else as_specs(s) for s in specs)
             try:
                 return hook(self, *inputs)
@@ -44,6 +48,17 @@ def takes_specs(hook: Any, kind: str) -> Any:
                 raise
 
         return init_state
+
+    if kind == "init_cache":
+
+        @hides_internal_frames
+        @functools.wraps(hook)
+        def init_cache(self: Layer, *arguments: Tree, slack: int = 0) -> dict[str, Any]:
+            if arguments and isinstance(arguments[0], CacheSize):
+                return hook(self, *arguments)
+            return caches.from_numbers(self, arguments, slack)
+
+        return init_cache
 
     @hides_internal_frames
     @functools.wraps(hook)

@@ -17,9 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from fkeras.engine.call.caches import KeepsTokens
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.input_spec import check_inputs
 from fkeras.engine.call.mask_rules import check_support, with_output_masks
+from fkeras.engine.call.strings import has_strings
 from fkeras.engine.config.policy import cast_floats
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
@@ -266,7 +268,7 @@ def _is_concrete(value: object) -> bool:
 def _holds_arrays(layer: Layer) -> bool:
     leaves = [leaf for leaf in leaves_of(layer) if leaf is not None]
     concrete = all(is_array(leaf) and not isinstance(leaf, Tracer) for leaf in leaves)
-    return concrete and layer.built and not layer._reads_strings and not layer._makes_strings
+    return concrete and layer.built and not has_strings(layer)
 
 
 def apply(
@@ -292,7 +294,7 @@ def apply(
     if options or mask is not None:
         options, mask = _as_options(layer, (options, mask))
     _check_call(layer, state, training, key)
-    if state:
+    if state and isinstance(layer, KeepsTokens):
         layer._check_capacity(state, inputs, mask)
     arguments = (layer, inputs, state, key, mask, options)
     if plain:

@@ -19,6 +19,7 @@ from jax.core import Tracer
 
 from fkeras.engine.call.inference import infer
 from fkeras.engine.call.node import is_symbolic
+from fkeras.engine.call.strings import has_strings
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.values.annotations import Layer, Tree
 from fkeras.engine.values.frozen import is_array
@@ -62,7 +63,7 @@ def tensor_class(layer: Layer, inputs: tuple, options: dict[str, Any]) -> type |
 
 def _is_constant_function(layer: Layer) -> bool:
     """Whether a call on constants is a constant: the layer has no weights, state or randomness."""
-    if layer._reads_strings or layer._makes_strings:
+    if has_strings(layer):
         return True
     # `built` comes last: a network asks all of its layers
     if leaves_of(layer) or skeleton_of(layer).children or not layer.built:

@@ -10,84 +10,32 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import jax
-import numpy as np
 
 from fkeras.engine.call.array_sizes import fixing_reshape, largest_array
 from fkeras.engine.call.building import build_shapes
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.mask_rules import KERAS, AttachedMasks, call_mask, mask_leaves
-from fkeras.engine.call.network_inputs import check_shape, match_inputs
 from fkeras.engine.call.signature import Effects, RecordedCall, Signature
+from fkeras.engine.call.strings import probe, sample_shape, takes_part
 from fkeras.engine.call.unknown_axes import numbers_in, trials
 from fkeras.engine.messages.errors import FKerasError, add_note
 from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.tree.weights import weight_losses
 from fkeras.engine.values import structure
-from fkeras.engine.values.annotations import Layer, Leaf, Network, Tree
+from fkeras.engine.values.annotations import Layer, Leaf
 from fkeras.engine.values.dimensions import Inconclusive
 from fkeras.engine.values.spec import (
-    STRING,
     Dimension,
     Spec,
     as_spec,
     as_structs,
     name_axis,
 )
-from fkeras.engine.values.structure import fill_arrays, fill_tensors
+from fkeras.engine.values.structure import fill_arrays
 from fkeras.nn.numerics.axes import format_shape
-
-
-def probe(
-    layer: Layer, args: Tree, specs: tuple[Spec, ...], sizes: tuple[int, int]
-) -> list[Output]:
-    """The outputs of a layer that reads or makes strings, for two sizes of the unknown axes.
-
-    Raises:
-        FKerasError: for strings at a layer that reads no strings.
-    """
-    if any(spec.dtype == STRING for spec in specs) and not layer._reads_strings:
-        raise FKerasError(
-            f"{layer._where}: expected numbers, received strings. Convert them with "
-            "TextVectorization, StringLookup, Hashing or HashedCrossing.",
-            layer=layer._where,
-        )
-    if getattr(layer, "graph", None) is not None:
-        return [_output_specs(cast("Network", layer), structure.fill(args, specs))] * 2
-    outputs = []
-    for size, text in zip(sizes, layer._sample_texts, strict=True):
-        arrays = [_array(spec, size, text) for spec in specs]
-        outputs.append(layer.apply(*fill_tensors(args, arrays)))
-    return outputs
-
-
-def _array(spec: Spec, size: int, text: str) -> np.ndarray:
-    value = text if spec.dtype == STRING else np.zeros((), spec.dtype)
-    return np.full(_sample_shape(spec, size), value)
-
-
-def _sample_shape(spec: Spec, size: int) -> tuple[int, ...]:
-    return tuple(size if isinstance(dim, str) else dim for dim in spec.dims)
-
-
-def _output_specs(network: Network, args: tuple) -> Output:
-    """The `Output` of a network as specs, with the sizes of these inputs."""
-    graph = network.graph
-    for slot, spec in zip(graph.input_slots, match_inputs(network, args), strict=True):
-        check_shape(network, slot, spec)
-    slots = network._bound_specs(args)
-    masks = [graph.masks[slot] for slot in graph.output_slots]
-    metrics = {name: None for effects in graph.effects for name in effects.metrics}
-    return Output(
-        structure.fill(graph.outputs, slots),
-        updates={"some": None} if any(effects.updates for effects in graph.effects) else {},
-        losses=tuple(None for effects in graph.effects for _ in range(effects.losses)),
-        metrics=metrics,
-        mask=structure.fill(graph.outputs, graph.masks) if any(masks) else None,
-    )
-
 
 Inference = tuple[Signature, Effects]
 
@@ -126,9 +74,9 @@ def infer(
         masks: spec of each input's mask, or None.
     """
     try:
-        if layer._makes_strings or any(spec.dtype == STRING for spec in specs):
+        if takes_part(layer, specs):
             low, high = probe(layer, call.args, specs, _PROBES)
-            shapes = [[_sample_shape(spec, size) for spec in specs] for size in _PROBES]
+            shapes = [[sample_shape(spec, size) for spec in specs] for size in _PROBES]
             return _describe(call, [(low, (), 0), (high, (), 0)], _Names(specs, shapes))
         weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
         if layer.name is not None:  # layers that differ only in name share one inference

@@ -36,6 +36,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.config.keras_form import loses_masks
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Context, Layer, Leaf, Output, Tree
@@ -232,4 +233,4 @@ def loses(layer: Layer, mask: Tree) -> bool:
     """Whether Keras drops this mask, or tree of masks, before it calls the layer."""
     if mask is None:
         return False
-    return layer._loses_masks(jax.tree.leaves(mask, is_leaf=lambda m: m is None))
+    return loses_masks(layer, jax.tree.leaves(mask, is_leaf=lambda m: m is None))

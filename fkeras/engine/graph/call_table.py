@@ -19,7 +19,7 @@ from fkeras.engine.graph.running_order import running_order
 from fkeras.engine.messages.errors import suggest
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Skeleton, Template, Tree
-from fkeras.engine.values.spec import STRING, Spec
+from fkeras.engine.values.spec import Spec
 from fkeras.engine.values.structure import Ref
 
 
@@ -186,20 +186,20 @@ class CallTable:
         return tuple(self.coords[slot].layer for slot in self.output_slots)
 
     @functools.cached_property
-    def reads_strings(self) -> bool:
-        """Whether an input of the graph holds strings."""
-        return any(self.specs[slot].dtype == STRING for slot in self.input_slots)
+    def input_dtypes(self) -> frozenset[str]:
+        """The dtypes of the inputs."""
+        return frozenset(self.specs[slot].dtype for slot in self.input_slots)
+
+    @functools.cached_property
+    def computed_dtypes(self) -> frozenset[str]:
+        """The dtypes of the outputs that calls made."""
+        computed_slots = set(self.output_slots) - set(self.input_slots)
+        return frozenset(self.specs[slot].dtype for slot in computed_slots)
 
     @functools.cached_property
     def takes_integers(self) -> bool:
         """Whether an input of the graph holds integers."""
-        return any(self.specs[slot].dtype.startswith(("int", "uint")) for slot in self.input_slots)
-
-    @functools.cached_property
-    def makes_strings(self) -> bool:
-        """Whether an output of the graph holds strings that a call made."""
-        computed_slots = (s for s in self.output_slots if s not in self.input_slots)
-        return any(self.specs[slot].dtype == STRING for slot in computed_slots)
+        return any(dtype.startswith(("int", "uint")) for dtype in self.input_dtypes)
 
     @functools.cached_property
     def calls_of(self) -> Mapping[str, tuple[int, ...]]:

@@ -16,6 +16,7 @@ import jax
 
 from fkeras.engine.call.mask_rules import KERAS, STRICT, take_mask
 from fkeras.engine.call.node import is_symbolic, record
+from fkeras.engine.config.keras_form import completed_options, keras_form
 from fkeras.engine.graph_json.arguments import (
     MAX_DEPTH,
     TreeReader,
@@ -182,7 +183,7 @@ def _record(
             fixed = {k: reader.read(v, ("config", k)) for k, v in (item.fixed or {}).items()}
             args, kwargs = joined(item.form, fixed, args, kwargs, node.get("layout"), where)
         _check_called_on_arrays((args, kwargs))
-        options = layer._complete_options(tuple(args), {**kwargs, **options})
+        options = completed_options(layer, tuple(args), {**kwargs, **options})
         return record(layer, tuple(args), options, training, mask_rule, kind=KerasTensor)
     except FKerasError as error:
         # a nested reader has named the call already
@@ -236,7 +237,7 @@ def _pin(layer: Layer, node: Mapping, kwargs: dict[str, Any], where: str) -> boo
             )
     if pinned is not None:
         return bool(pinned)
-    return None if stored is None or stored == layer._keras_form.training_default else bool(stored)
+    return None if stored is None or stored == keras_form(layer).training_default else bool(stored)
 
 
 def _read_mask(
@@ -258,7 +259,7 @@ def _read_mask(
 
 def _by_position(layer: Layer, args: list, kwargs: dict[str, Any]) -> None:
     """Moves inputs passed by name to their positions, and options passed by position to their names."""
-    input_names, option_names = layer._keras_form.input_names, layer._keras_form.option_names
+    input_names, option_names = keras_form(layer).input_names, keras_form(layer).option_names
     count = len(input_names)
     if option_names and len(args) > count:
         kwargs.update(zip(option_names, args[count:], strict=False))

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.call.mask_rules import RULES
+from fkeras.engine.config.keras_form import keras_form
 from fkeras.engine.config.serialization import serialize
 from fkeras.engine.graph_json.arguments import write_tree
 from fkeras.engine.graph_json.operation_calls import SplitCall, split
@@ -54,7 +55,7 @@ def main_rule(graph: Graph) -> str:
 
 def starts_at_one(layer: Layer) -> bool:
     """Returns whether `output_layers` counts the calls of a layer from 1, as Keras does for models."""
-    return layer._keras_form.class_name == "Functional"
+    return keras_form(layer).class_name == "Functional"
 
 
 def _end(network: Network, slot: int) -> list[Any]:
@@ -113,7 +114,7 @@ def _node_config(
         if not isinstance(layer, Operation):
             kwargs["training"] = call.training
         # Keras's operations take no `training`, and the default would read as no pin
-        if isinstance(layer, Operation) or call.training == layer._keras_form.training_default:
+        if isinstance(layer, Operation) or call.training == keras_form(layer).training_default:
             extra_entries["training"] = call.training
     node = {
         "args": [write(v, "args", i) for i, v in enumerate(args)],

@@ -44,10 +44,6 @@ class Intercepted(Layer):
         return self.layer.stateful
 
     @property
-    def _computed_layer(self) -> Any:
-        return self.layer
-
-    @property
     def _where(self) -> str:
         return self.layer._where
 
@@ -63,3 +59,14 @@ class Intercepted(Layer):
             layer: Any = super()  # `Layer` hides `__getattr__` from type checkers
             return layer.__getattr__(name)
         return getattr(self.layer, name)
+
+
+def computed_layer(layer: Any) -> Any:
+    """Returns the layer that a call computes: the layer inside an interception, or the layer itself.
+
+    Example:
+        >>> import fkeras as fk
+        >>> computed_layer(fk.layers.ReLU())
+        ReLU()
+    """
+    return layer.layer if isinstance(layer, Intercepted) else layer

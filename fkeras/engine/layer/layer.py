@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.call import calls, composition
+from fkeras.engine.call import caches, calls, composition
 from fkeras.engine.call.building import takes_specs
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.node import SymbolicTensor, record, symbolic_arguments
@@ -53,12 +53,9 @@ from fkeras.engine.tree.sublayers import map_children, sublayers
 from fkeras.engine.tree.walk import layers_in
 from fkeras.engine.tree.weight_dtypes import cast_dtype
 from fkeras.engine.tree.weights import make_weights, reset_carries
-from fkeras.engine.values import cache_size
 from fkeras.engine.values.annotations import Field, Option, Skeleton, SomeLayer, Tree
-from fkeras.engine.values.cache_size import CacheSize
 from fkeras.engine.values.frozen import freeze_value
 from fkeras.engine.values.naming import checked_name
-from fkeras.engine.values.spec import as_specs
 
 _NO_MASK: Any = object()
 #: the class of the symbolic inputs, which is the class of the outputs: `KerasTensor` is defined
@@ -105,7 +102,7 @@ class Layer(Traits):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         check_class(cls, cls._transparent_field is not None)
-        for hook in ("build", "init_state"):
+        for hook in ("build", "init_state", "init_cache"):
             if hook in cls.__dict__:
                 setattr(cls, hook, takes_specs(cls.__dict__[hook], hook))
         for method in ("__call__", "apply"):
@@ -128,7 +125,7 @@ class Layer(Traits):
 
         def init_state(self, *specs: Tree, **named: Tree) -> dict[str, Any]: ...
 
-        def init_cache(self, size: CacheSize, *specs: Tree) -> dict[str, Any]: ...
+        def init_cache(self, *arguments: Tree, **named: Tree) -> dict[str, Any]: ...
 
         # optax annotates parameters as arrays and as nested iterables and mappings of arrays. This
         # declaration makes a layer an iterable; at run time only a Sequential is one.
@@ -145,27 +142,34 @@ class Layer(Traits):
             """
             return self
 
+        @hides_internal_frames
         def init_state(self, *specs: Tree, slack: int = 0) -> dict[str, Any]:
-            """Returns the state before the first call; `{}` for a layer without state.
-
-            Authors override this method for a state without caches. Callers may put a batch size
-            and a length before the specs: `init_state(batch, length, *specs, slack=0)` also makes
-            the caches of `init_cache`. `slack` is the number of the last tokens that can be taken
-            back from a cache with a window.
-            """
-            # operations have numbers among their arguments, which are no sizes of a cache
-            if type(self).init_cache is not Layer.init_cache and cache_size.is_size(specs):
-                size, specs = cache_size.read(self._where, specs, slack)
-                return self._init_with_cache(size, *specs)
-            cache_size.check_no_slack(self._where, slack)
-            return {}
-
-        def init_cache(self, size: CacheSize, *specs: Tree) -> dict[str, Any]:
-            """Returns the entries of the state that exist only with a cache; `{}` without.
+            """Returns the state before the first call, without caches; `{}` for a layer without state.
 
             Args:
-                size: rows and tokens of the cache.
-                specs: a spec for each input.
+                specs: a spec, array or shape for each input.
+                slack: for the former call `init_state(batch, length)`, which is `init_cache` now.
+            """
+            # operations have numbers among their arguments, which are no sizes of a cache
+            has_cache = type(self).init_cache is not Layer.init_cache
+            return caches.from_former_call(self, specs if has_cache else (), slack) or {}
+
+        @functools.partial(takes_specs, kind="init_cache")
+        def init_cache(self, *arguments: Tree, slack: int = 0) -> dict[str, Any]:
+            """Returns the state before the first call, with caches: `init_cache(batch, length, *specs)`.
+
+            Layers without caches return their state. Authors of a layer with a cache write
+            `def init_cache(self, size, *specs)`, which returns the entries of the cache alone, for the
+            numbers `size.batch`, `size.length` and `size.slack`.
+
+            Args:
+                arguments: the number of rows, the most tokens of a row, and a spec for each input.
+                slack: number of the last tokens that can be taken back from a cache with a window.
+
+            Example:
+                >>> import fkeras as fk
+                >>> fk.layers.Positions().init_cache(2, 16)
+                {'length': Array([0, 0], dtype=int32)}
             """
             return {}
 
@@ -248,37 +252,35 @@ class Layer(Traits):
             ValueError: on arrays, where the call changes state that would be lost; use `apply`.
         """
         try:
-            explicit_mask = None if mask is _NO_MASK else mask
-            plain = calls.is_plain(self, inputs, state, key, explicit_mask, options)
-            if not plain and symbolic_arguments(inputs, options, explicit_mask):
-                if state is not None or key is not None:
+            given = {} if mask is _NO_MASK else {"mask": mask}
+            mask = given.get("mask")
+            plain = calls.is_plain(self, inputs, state, key, mask, options)
+            stateless = state is None and key is None
+            # Six cases, in this order; the arrays of a plain call exclude the first two.
+            # 1. Symbolic tensors among the arguments: a call of the graph.
+            if not plain and symbolic_arguments(inputs, options, mask):
+                if not stateless:
                     raise TypeError(
                         f"{self._where}: a graph records neither state nor key. Pass them to the "
                         "model's apply, not to a call on symbolic tensors."
                     )
-                if mask is not _NO_MASK:
-                    options["mask"] = mask
-                return record(self, inputs, options, training)
+                return record(self, inputs, {**options, **given}, training)
+            # 2. Labels instead of weights: optax takes the layer for a function.
             if not plain and labels.holds_labels(self):
                 return labels.labels_for(self, inputs)
-            stateless = state is None and key is None
+            # 3. Constants in the `call` of a composition: a call of its graph.
             kind = composition.tensor_class(self, inputs, options) if stateless else None
             if kind is not None:
-                if mask is not _NO_MASK:
-                    options["mask"] = mask
-                return record(self, inputs, options, training, kind=kind)
+                return record(self, inputs, {**options, **given}, training, kind=kind)
+            # 4. Arrays alone: one compiled program, of which only the value is needed.
             if plain and stateless and not self._overrides_apply:
                 value, updates = calls.value_and_updates(self, inputs, bool(training))
+            # 5. Everything else: the value of `apply`.
             else:
-                out = self.apply(
-                    *inputs,
-                    state=state,
-                    training=bool(training),
-                    key=key,
-                    mask=explicit_mask,
-                    **options,
-                )
+                mode: Any = {"state": state, "training": bool(training), "key": key, "mask": mask}
+                out = self.apply(*inputs, **mode, **options)
                 value, updates = out.value, out.updates
+            # 6. A changed state, which the value alone would lose.
             if updates:
                 raise calls.lost_updates(self, updates)
             return value
@@ -321,28 +323,6 @@ class Layer(Traits):
         except BaseException as error:
             hide_internal_frames(error)
             raise
-
-    def _init_with_cache(self, size: CacheSize, *specs: Tree) -> dict[str, Any]:
-        """Returns the state with caches; see `init_state`."""
-        if type(self).init_cache is Layer.init_cache:
-            return self.init_state(*specs)
-        inputs = tuple(None if s is None else as_specs(s) for s in specs)
-        return {**self.init_state(*inputs), **self.init_cache(size, *inputs)}
-
-    def _capacity(self, state: Mapping[str, Any]) -> int | None:
-        """The most tokens of a row that the cache in `state` has room for; None without a limit."""
-        return None
-
-    def _keeps_tokens(self, inputs: tuple) -> bool:
-        """Whether a call with these inputs needs a cache once other layers of a model have theirs."""
-        return False
-
-    def _lengths_after(self, state: Mapping[str, Any], inputs: tuple, mask: Tree) -> Any:
-        """The tokens of each row after a call, from a layer that counts tokens; None from others."""
-        return None
-
-    def _check_capacity(self, state: Mapping[str, Any], inputs: tuple, mask: Tree) -> None:
-        """Raises FKerasError if the cache in `state` has no room for the tokens of a concrete call."""
 
     #: `forward` with the engine's checks and casts; see `Context.run`
     _checked_forward = calls.run

@@ -8,11 +8,9 @@ seldom needs them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 from fkeras.engine.config.configurable import option
-from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.tree.skeleton import WeightRoles
 from fkeras.engine.tree.weights import weight
 
@@ -30,17 +28,12 @@ class Traits:
     name: str | None
     supports_masking: ClassVar[bool]
 
-    #: whether the layer takes, and returns, strings, which exist on the host only
-    _reads_strings: ClassVar[bool] = False
-    _makes_strings: ClassVar[bool] = False
     #: whether floating inputs and the layer's weights are cast to the compute dtype
     _autocast: ClassVar[bool] = True
     #: field of children whose name is left out of the paths of their weights
     _transparent_field: ClassVar[str | None] = None
     #: fields that may hold children; None: every field that holds layers
     _child_fields: ClassVar[tuple[str, ...] | None] = None
-    #: how Keras's files hold the layer
-    _keras_form: ClassVar[KerasForm] = KerasForm()
     #: names of the weights whose declaration departs from the default
     _weight_roles: ClassVar[WeightRoles] = WeightRoles()
 
@@ -48,30 +41,12 @@ class Traits:
         """Returns the layer with all configuration that depends on shapes; called when recording."""
         return self
 
-    def _complete_options(self, inputs: tuple, options: dict[str, Any]) -> dict[str, Any]:
-        """Returns the options of a call in the layer's canonical form; by default unchanged."""
-        return options
-
     def _masks_inputs(self, mask: Any) -> bool:
         """Returns whether the option `mask` is the mask of the inputs, not an argument of `call`."""
         return True
-
-    def _loses_masks(self, masks: Sequence[Any]) -> bool:
-        """Returns whether Keras's layer drops the masks (or None) of its inputs; for Keras's files."""
-        return not self.supports_masking
-
-    @property
-    def _computed_layer(self) -> Any:
-        """The layer that a call computes; another layer where the call is intercepted."""
-        return self
 
     @property
     def _where(self) -> str:
         """The layer in messages: name (if any) and class."""
         kind = type(self).__name__
         return f"{self.name!r} ({kind})" if self.name else kind
-
-    @property
-    def _sample_texts(self) -> tuple[str, str]:
-        """Two texts that the layer takes; their lengths show which axes depend on the text."""
-        return ("", "a b c")

@@ -12,24 +12,24 @@ from jax.typing import DTypeLike
 from fkeras.engine.call.composition import compose
 from fkeras.engine.call.node import SymbolicTree
 from fkeras.engine.config.configurable import convert_fields
+from fkeras.engine.config.keras_form import KerasForm
 from fkeras.engine.config.policy import DTypePolicy
 from fkeras.engine.config.serialization import inner_config
 from fkeras.engine.graph.close import close
 from fkeras.engine.graph_json.read import graph_from_config
 from fkeras.engine.graph_json.rule_keys import read_rule
 from fkeras.engine.graph_json.write import graph_config
-from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.layer.trainable import pass_on_trainable
 from fkeras.engine.migration_hints.classes import model_without_graph
-from fkeras.engine.network.network import Network
+from fkeras.engine.strings.network import StringNetwork
 from fkeras.engine.symbolic.input import InputLayer, symbolic
 from fkeras.engine.tree.walk import layers_in, map_layers
 from fkeras.engine.values.annotations import Option, Tree
 from fkeras.engine.values.spec import Spec
 
 
-class Model(Network):
+class Model(StringNetwork):
     """Computes `outputs` from `inputs`, which are symbolic tensors.
 
     A subclass is a layer composed of layers: it declares fields and writes `call` for symbolic
@@ -62,7 +62,7 @@ class Model(Network):
 
     _keras_module: ClassVar[str] = "keras.src.models.functional"
     _keras_form: ClassVar[KerasForm] = dataclasses.replace(
-        Network._keras_form, class_name="Functional"
+        StringNetwork._keras_form, class_name="Functional"
     )
 
     def __init__(

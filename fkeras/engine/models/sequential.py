@@ -26,12 +26,13 @@ from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.models.model import symbolic_inputs
 from fkeras.engine.network.network import Network
+from fkeras.engine.strings.network import StringNetwork
 from fkeras.engine.symbolic.input import InputLayer, is_input, needs_batch_size, symbolic
 from fkeras.engine.values.annotations import Tree
 from fkeras.engine.values.spec import Spec, name_axis
 
 
-class Sequential(Network):
+class Sequential(StringNetwork):
     """Applies layers one after another.
 
     `add`, `pop` and slices return new values. If the first entry is `fk.Input(...)`, the shapes are

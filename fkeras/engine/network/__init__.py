@@ -1,1 +1,1 @@
-"""`Network`: a layer that runs a graph; its summary, its drawing, and its part on the host."""
+"""`Network`: a layer that runs a graph; its summary and its drawing."""

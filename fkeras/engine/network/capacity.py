@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from jax.core import Tracer
 
+from fkeras.engine.call.caches import tokens_of
 from fkeras.engine.call.mask_rules import masks_of
 from fkeras.engine.call.network_inputs import in_order, match_masks
 from fkeras.engine.messages.errors import FKerasError
@@ -40,7 +41,7 @@ def _check_complete(network: Network, state: Mapping[str, Any]) -> None:
         raise FKerasError(
             f"{network._where}: expected the caches of all layers that keep tokens, received a state "
             f"without those of {', '.join(map(repr, missing[:3]))}{more}. Make the state with "
-            "init_state(batch, length) of this model.",
+            "init_cache(batch, length) of this model.",
             layer=network._where,
         )
 
@@ -55,7 +56,9 @@ def _caches(network: Network, state: Mapping[str, Any]) -> Iterator[tuple[str, b
                 yield f"{name}/{path}", is_held
             continue
         call = graph.calls[graph.call_number(name)]
-        if not call.is_input and layer._keeps_tokens(structure.thaw(call.args, lambda v: v)):
+        if not call.is_input and tokens_of(layer)._keeps_tokens(
+            structure.thaw(call.args, lambda v: v)
+        ):
             yield name, bool(state.get(name))
 
 
@@ -69,7 +72,7 @@ def _capacities(network: Network, state: Mapping[str, Any]) -> Iterator[tuple[st
             for path, capacity in _capacities(layer, layer_state):
                 yield f"{name}/{path}", capacity
         else:
-            capacity = layer._capacity(layer_state)
+            capacity = tokens_of(layer)._capacity(layer_state)
             if capacity is not None:
                 yield name, capacity
 
@@ -99,6 +102,6 @@ def _lengths(
         if getattr(layer, "graph", None) is not None:
             yield from _lengths(layer, layer_state, args, call_mask)
             continue
-        lengths = layer._lengths_after(layer_state, args, call_mask)
+        lengths = tokens_of(layer)._lengths_after(layer_state, args, call_mask)
         if lengths is not None and not isinstance(lengths, Tracer):
             yield lengths

@@ -9,23 +9,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, overload
 
 import jax
 
+from fkeras.engine.call.caches import KeepsTokens, state_with_cache
 from fkeras.engine.call.calls import is_plain
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.network_inputs import check_ranges, match_inputs
 from fkeras.engine.call.node import symbolic_arguments
-from fkeras.engine.graph.close import close
+from fkeras.engine.config.keras_form import KerasForm
 from fkeras.engine.graph.graph import Graph
 from fkeras.engine.graph.layer_dict import LayerDict
 from fkeras.engine.graph.listing import lines_text
 from fkeras.engine.graph.walk import open_graph
-from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import FKerasError, NoGraphError, suggest
 from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.overrides import check_model_methods
 from fkeras.engine.network.capacity import check_capacity
 from fkeras.engine.network.execution import Execution
-from fkeras.engine.network.host_split import on_host, read_inputs, run_on_host, split, split_after
 from fkeras.engine.network.html import network_html
 from fkeras.engine.network.summary import summary
 from fkeras.engine.network.text import network_lines
@@ -44,7 +43,7 @@ _ADDRESS = re.compile(r"0x[0-9a-f]+")
 _SIZE = 32
 
 
-class Network(Layer):
+class Network(KeepsTokens, Layer):
     """Runs a graph: computes the outputs from the inputs, call by call.
 
     `fk.Model` closes a graph over symbolic tensors; `fk.Sequential` makes a graph from a list of layers.
@@ -106,14 +105,6 @@ class Network(Layer):
     # -- building -----------------------------------------------------------------------------
 
     @property
-    def _reads_strings(self) -> bool:  # type: ignore[override]
-        return self.graph is not None and self.graph.reads_strings
-
-    @property
-    def _makes_strings(self) -> bool:  # type: ignore[override]
-        return self.graph is not None and self.graph.makes_strings
-
-    @property
     def _overrides_apply(self) -> bool:
         checks_ranges = self.graph is not None and self.graph.takes_integers
         return checks_ranges or type(self).apply is not Network.apply
@@ -144,32 +135,33 @@ class Network(Layer):
 
     if TYPE_CHECKING:
 
-        def init_state(self, *specs: Tree, slack: int = 0, **named: Tree) -> dict[str, Any]: ...
+        def init_state(self, *specs: Tree, **named: Tree) -> dict[str, Any]: ...
+
+        def init_cache(
+            self, batch: int, length: int, *specs: Tree, slack: int = 0, **named: Tree
+        ) -> dict[str, Any]: ...
 
     else:
 
         def init_state(self, *specs: Tree) -> dict[str, Any]:
             """Returns the state of every layer with state, by the layer's name.
 
-            Two integers before the specs, `init_state(batch, length)`, also make the caches of the
-            attention layers: room for `length` tokens in each of `batch` rows.
+            `init_cache(batch, length)` also makes the caches of the attention layers.
 
             Args:
                 specs: a spec for each input, to fix a batch size that the graph leaves open; defaults
                     to the specs with which the graph was recorded.
-                slack: number of the last tokens that can be taken back from a cache with a window;
-                    only with a batch and a length.
             """
             return self._states(specs, lambda layer, inputs: layer.init_state(*inputs))
 
-    def _init_with_cache(self, size: CacheSize, *specs: Tree) -> dict[str, Any]:
-        graph = self._require_graph("init_state")
+    def _state_with_cache(self, size: CacheSize, *specs: Tree) -> dict[str, Any]:
+        graph = self._require_graph("init_cache")
         if not specs:
             inputs = {slot: self._of_batch(slot, size.batch) for slot in graph.input_slots}
             specs = (structure.fill(graph.inputs, inputs),)
 
         def state_of(layer: Layer, inputs: tuple) -> dict[str, Any]:
-            return layer._init_with_cache(size, *inputs)
+            return state_with_cache(layer, size, *inputs)
 
         return self._states(specs, state_of, cached=True)
 
@@ -178,7 +170,7 @@ class Network(Layer):
         spec = self.graph.specs[slot]
         if spec.ndim and isinstance(spec.dims[0], int) and spec.dims[0] != batch:
             raise FKerasError(
-                f"{self._where}: init_state: expected the batch size {spec.dims[0]} of the input "
+                f"{self._where}: init_cache: expected the batch size {spec.dims[0]} of the input "
                 f"{self.graph.coords[slot].layer!r}, received {batch}. Make the input with an open "
                 "batch axis: fk.Input((None,)).",
                 layer=self._where,
@@ -214,7 +206,7 @@ class Network(Layer):
         plain = layer.init_state(*specs) if layer.stateful else {}
         if jax.tree.structure(dict(state)) != jax.tree.structure(plain):
             raise FKerasError(
-                f"{self._where}: init_state: {name!r} has a cache and is called "
+                f"{self._where}: init_cache: {name!r} has a cache and is called "
                 f"{len(self.graph.calls_of[name])} times; the calls would overwrite each other's tokens. "
                 "Share the layers that have weights, and call another attention layer each time.",
                 layer=self._where,
@@ -248,34 +240,21 @@ class Network(Layer):
         mask: Tree = None,
         **options: Option,
     ) -> Output:
-        """Computes the `Output` of the network; calls that take or return strings run on the host."""
-        call = super().apply
-        if is_plain(self, inputs, state, key, mask, options):
-            if self.graph is not None and self.graph.takes_integers:
-                check_ranges(self, inputs[0] if len(inputs) == 1 else inputs, self._where)
-            return call(*inputs, state=state, training=training, key=key)
-        arguments = {"state": state, "training": training, "key": key, "mask": mask, **options}
-        if symbolic_arguments(inputs, options, mask):
-            return call(*inputs, **arguments)
-        if self._makes_strings:
-            out = self._halves(split_after)[0].apply(*inputs, **arguments)
-            return dataclasses.replace(out, value=decoded_values(self, out.value), mask=None)
-        if self._reads_strings:
-            arrays = read_inputs(self, inputs, mask, options)
-            if on_host(self):
-                return Output(run_on_host(self, arrays))
-            host, device = self._halves(split)
-            inputs, call = (run_on_host(host, arrays),), device.apply
+        """Computes the `Output` of the network."""
+        mode = {"state": state, "training": training, "key": key}
+        plain = is_plain(self, inputs, state, key, mask, options)
+        if not plain and symbolic_arguments(inputs, options, mask):
+            return super().apply(*inputs, mask=mask, **mode, **options)  # raises
+        return self._compute(inputs, mode, mask, options)
+
+    def _compute(
+        self, inputs: tuple, mode: dict[str, Any], mask: Tree, options: Mapping[str, Any]
+    ) -> Output:
+        """Computes a call on arrays."""
         if self.graph is not None and self.graph.takes_integers:
             # before the cast to the dtype of the input, which would wrap integers around
             check_ranges(self, inputs[0] if len(inputs) == 1 else inputs, self._where)
-        return call(*inputs, **arguments)
-
-    def _halves(self, split_network: Callable) -> tuple[Network, Network]:
-        """Returns the parts for host and device, made once for each network object."""
-        if "_cut" not in self.__dict__:
-            self.__dict__["_cut"] = split_network(self, _network)
-        return self.__dict__["_cut"]
+        return super().apply(*inputs, mask=mask, **mode, **options)
 
     def forward(self, context: Context, *inputs: Tree, **options: Option) -> Output:
         if options:
@@ -399,51 +378,6 @@ class Network(Layer):
         return network_html(self)
 
 
-@overload
-def device_part(model: Network) -> Network: ...
-
-
-@overload
-def device_part(model: Layer) -> Layer: ...
-
-
-def device_part(model: Layer) -> Layer:
-    """Returns the part of a model that the device computes, with the paths of the model's weights.
-
-    A layer, and a model without strings, is its own part. The part takes the numbers that `host_values`
-    returns.
-
-    Example:
-        >>> import fkeras as fk
-        >>> words = fk.Input((), dtype="string", name="words")
-        >>> ids = fk.layers.StringLookup(vocabulary=["a", "b"])(words)
-        >>> device_part(fk.Model(words, fk.layers.Embedding(3, 2)(ids))).input_names
-        ('string_lookup',)
-    """
-    if not isinstance(model, Network) or not (model._reads_strings or model._makes_strings):
-        return model
-    if model._makes_strings:
-        return device_part(model._halves(split_after)[0])
-    return model._halves(split)[1]
-
-
-def host_values(model: Network, x: Tree) -> Tree:
-    """Returns the inputs of `device_part(model)`: the values that the host computes from strings."""
-    if model._makes_strings:
-        model = model._halves(split_after)[0]
-    if not model._reads_strings:
-        return x
-    return run_on_host(model._halves(split)[0], read_inputs(model, (x,), None, {}))
-
-
-def decoded_values(model: Network, value: Tree) -> Tree:
-    """Returns the outputs of a model from those of its device part: computes returned strings."""
-    if not model._makes_strings:
-        return value
-    after = model._halves(split_after)[1]
-    return run_on_host(after, match_inputs(after, (value,)))
-
-
 def build_layer(network: Network, name: str, key: jax.Array) -> Layer:
     """Returns one layer with the weights that `Network.build` gives it for this key.
 
@@ -465,12 +399,6 @@ def build_layer(network: Network, name: str, key: jax.Array) -> Layer:
     if block not in key.built:
         key.built[block] = layer.build(key, *specs)
     return key.built[block].replace(name=layer.name)
-
-
-def _network(inputs: Tree, outputs: Tree, name: str | None) -> Network:
-    network = Network(name=name)
-    graph, layers = close(inputs, outputs, network._where)
-    return network.replace(graph=graph, layers=layers)
 
 
 def _bind(dim: int | str, values: Mapping[str, int]) -> Any:

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from fkeras.engine.config.keras_form import keras_form
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import children
 from fkeras.engine.tree.walk import join_path
@@ -70,7 +71,7 @@ def layer_arrays(layer: Layer, state: Mapping[str, Any], keys: Keys = ()) -> lis
     own_keys = [
         key for key in state if key not in child_names and not isinstance(state[key], Mapping)
     ]
-    order = layer._keras_form.state_order
+    order = keras_form(layer).state_order
     own_keys.sort(key=lambda key: (order.index(key) if key in order else len(order), key))
     return arrays + [ArrayEntry("state", key, keys, layer, state[key]) for key in own_keys]
 

@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.engine.config.keras_form import keras_form
 from fkeras.engine.tree.array_list import ArrayEntry, Keys, arrays_of, replace_leaves
 from fkeras.engine.tree.local_arrays import check_local
 from fkeras.engine.tree.walk import join_path
@@ -26,11 +27,11 @@ def _in_keras_order(layer: Layer, state: Mapping[str, Any]) -> list[ArrayEntry]:
         spans.append((keys, owner, len(entries)))
         entries += sorted(weights, key=lambda array: array.name in untrained)
         # Keras keeps the carries of recurrent layers out of its lists, as out of its files
-        if owner._keras_form.stores_state:
+        if keras_form(owner).stores_state:
             entries += [array for array in arrays if array.kind == "state"]
     # the innermost layers first: an outer layer may move what an inner layer has ordered
     for keys, owner, start in reversed(spans):
-        early = {join_path(*keys, name) for name in owner._keras_form.early_weights}
+        early = {join_path(*keys, name) for name in keras_form(owner).early_weights}
         if early:
             layer_entries = [array for array in entries[start:] if array.keys[: len(keys)] == keys]
             layer_entries.sort(key=lambda array: array.path not in early)

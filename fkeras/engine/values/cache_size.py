@@ -1,4 +1,4 @@
-"""`CacheSize`: the size of the caches that `init_state(batch, length)` makes."""
+"""`CacheSize`: the size of the caches that `init_cache(batch, length)` makes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def is_size(arguments: tuple) -> bool:
 
 
 def read(where: str, arguments: tuple, slack: Any) -> tuple[CacheSize, tuple]:
-    """Returns the size and the remaining arguments of `init_state(batch, length, *specs)`.
+    """Returns the size and the remaining arguments of `init_cache(batch, length, *specs)`.
 
     Raises:
         ValueError: for a batch, a length or a slack that is no integer in its range.
@@ -58,8 +58,8 @@ def read(where: str, arguments: tuple, slack: Any) -> tuple[CacheSize, tuple]:
             expected = "a positive integer" if minimum else "an integer of 0 or more"
             received = repr(values[0]) if values else "nothing"
             raise ValueError(
-                f"{where}: init_state: expected {expected} for {name}, received {received}. Write "
-                "init_state(batch, length): the number of rows, and the most tokens of a row."
+                f"{where}: init_cache: expected {expected} for {name}, received {received}. Write "
+                "init_cache(batch, length): the number of rows, and the most tokens of a row."
             )
         sizes.append(int(values[0]))
     return CacheSize(*sizes), arguments[2:]
@@ -79,7 +79,7 @@ def check_room(where: str, capacity: int, needed: np.ndarray) -> None:
         row = int(needed.argmax())
         raise FKerasError(
             f"{where}, row {row}: expected at most {capacity} tokens, for which the cache has room, received "
-            f"{needed[row]} with those of this call. Make a larger cache, init_state(batch, length), or "
+            f"{needed[row]} with those of this call. Make a larger cache, init_cache(batch, length), or "
             "stop rows whose cache is full.",
             layer=where,
         )
@@ -90,5 +90,5 @@ def check_no_slack(where: str, slack: Any) -> None:
     if slack != 0:
         raise ValueError(
             f"{where}: init_state: expected slack together with a batch and a length, received "
-            f"slack={slack!r} alone. Write init_state(batch, length, slack={slack!r})."
+            f"slack={slack!r} alone. Write init_cache(batch, length, slack={slack!r})."
         )

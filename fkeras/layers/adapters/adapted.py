@@ -89,7 +89,7 @@ class Adapted(Wrapper):
     def _keras_form(self) -> fk.KerasForm:  # type: ignore[override]
         """The form of the frozen layer's calls, under this class and its own groups of weights."""
         own = {"class_name": None, "groups": fk.FrozenDict(), "early_weights": ()}
-        return dataclasses.replace(self.layer._keras_form, quantized_as=None, **own)
+        return dataclasses.replace(fk.keras_form(self.layer), quantized_as=None, **own)
 
     @property
     def built(self) -> bool:
@@ -189,7 +189,7 @@ class Adapted(Wrapper):
             return _compute(adapter, context, view, layer, inputs, run, reverse)
 
         def change(path: str, layer: Any) -> Any:
-            if layer._computed_layer is not layer:
+            if isinstance(layer, Intercepted):
                 # an interception shows the adapted output, and its layer has the same path
                 inner = change(path, layer.layer)
                 return layer if inner is layer.layer else layer.replace(layer=inner)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.engine.layer.intercepted import computed_layer
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.tree.walk import join_path
 from fkeras.layers.common import authoring as fk
@@ -49,10 +50,6 @@ class Logits:
     """
 
     layer: Any
-
-    @property
-    def _computed_layer(self) -> Any:
-        return self.layer._computed_layer
 
     @property
     def built(self) -> bool:
@@ -111,9 +108,14 @@ class Kernel:
         return "".join(by_letter[letter] for letter in letters)
 
 
+def _plain(layer: Any) -> Any:
+    """Returns the layer that holds the weights: without `Logits` around it, and without an interception."""
+    return computed_layer(layer.layer if isinstance(layer, Logits) else layer)
+
+
 def float_layer(layer: Any) -> Any:
     """Returns the float layer whose configuration a quantized layer holds; other layers unchanged."""
-    plain = layer._computed_layer
+    plain = _plain(layer)
     return plain.layer if isinstance(plain, Quantized) else plain
 
 
@@ -126,7 +128,7 @@ def kernel_of(layer: Any) -> Kernel | None:
         >>> kernel.inputs, kernel.outputs, kernel.shape
         ('x', 'y', (3, 2))
     """
-    plain = layer._computed_layer
+    plain = _plain(layer)
     config = float_layer(layer)
     # a subclass may compute something else
     kind = type(config)
@@ -183,7 +185,7 @@ def own_kernel(layer: Any) -> Kernel:
 
 def floats_of(layer: Any, name: str) -> jax.Array:
     """Returns a kernel as floats, dequantized if the layer is quantized."""
-    plain = layer._computed_layer
+    plain = _plain(layer)
     return getattr(plain.dequantize() if isinstance(plain, Quantized) else plain, name)
 
 
@@ -195,7 +197,7 @@ def without_activation(layer: Any) -> Any:
         >>> without_activation(fk.layers.Dense(2, activation="relu"))
         Dense(2)
     """
-    plain = layer._computed_layer
+    plain = _plain(layer)
     if plain is not layer:  # the layer inside an interception
         return layer.replace(layer=without_activation(layer.layer))
     config = float_layer(layer)

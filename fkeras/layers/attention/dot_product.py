@@ -36,7 +36,7 @@ from fkeras.nn.attention_kernels import Call, Pairs
 from fkeras.nn.numerics.axes import format_shape
 
 
-class DotProductAttention(fk.Layer):
+class DotProductAttention(fk.KeepsTokens, fk.Layer):
     """Computes `softmax(scale * query @ key) @ value` for each head; has no weights.
 
     `EinsumDense` layers before the layer project to heads, and an `EinsumDense` layer after the layer
@@ -45,7 +45,7 @@ class DotProductAttention(fk.Layer):
     Masks compare the `positions` of tokens. Without a cache, a new text begins where a position is not
     greater than the previous position; tokens do not attend to other texts of their row.
 
-    `init_state(batch, length, query, key, value, positions)`, or `init_state(batch, length)` of a model,
+    `init_cache(batch, length, query, key, value, positions)`, or `init_cache(batch, length)` of a model,
     makes a cache: keys, values and their positions. A call with the cache adds its tokens to the cache
     and attends to all tokens of the cache; `updates` holds the next cache. Tokens at position -1 are
     padding, which is not stored. The cache of a mask with a window, such as `Causal() & Window(512)`, is
@@ -95,7 +95,7 @@ class DotProductAttention(fk.Layer):
         >>> import jax.numpy as jnp, fkeras as fk
         >>> x, positions = jnp.ones((2, 5, 4, 8)), jnp.broadcast_to(jnp.arange(5), (2, 5))
         >>> attention = fk.layers.DotProductAttention(fk.masks.Causal())
-        >>> state = attention.init_state(2, 16, x, x, x, positions)
+        >>> state = attention.init_cache(2, 16, x, x, x, positions)
         >>> out = attention.apply(x, x, x, positions, state=state)
         >>> out.value.shape, out.updates["keys"].shape
         ((2, 5, 4, 8), (2, 16, 4, 8))
@@ -323,9 +323,9 @@ class DotProductAttention(fk.Layer):
     def init_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
         if len(specs) < 3:
             raise fk.FKerasError(
-                f"{self._where}: init_state(batch, length) needs the shapes of the inputs, received "
-                f"{len(specs)} shapes. Write attention.init_state(batch, length, query, key, value, "
-                "positions), or call init_state of the model that contains the layer."
+                f"{self._where}: init_cache(batch, length) needs the shapes of the inputs, received "
+                f"{len(specs)} shapes. Write attention.init_cache(batch, length, query, key, value, "
+                "positions), or call init_cache of the model that contains the layer."
             )
         _, key, value, *rest = specs
         if not rest or rest[0] is None:

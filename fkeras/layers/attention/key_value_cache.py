@@ -44,14 +44,14 @@ def check_cache(
     if {*cache} != names:
         raise fk.FKerasError(
             f"{where}: expected a cache with the entries {', '.join(sorted(names))}, received "
-            f"{', '.join(sorted(cache))}. Make the state with init_state(batch, length) of this model."
+            f"{', '.join(sorted(cache))}. Make the state with init_cache(batch, length) of this model."
         )
     for name, x in (("keys", key), ("values", value)):
         shape = cache[name].shape
         if shape[0] != x.shape[0] or shape[2:] != tuple(x.shape[2:]):
             raise fk.FKerasError(
                 f"{where}: expected {name} for the cache of shape {format_shape(shape)}, received "
-                f"{format_shape(x.shape)}. Make a state for this batch: init_state({x.shape[0]}, length)."
+                f"{format_shape(x.shape)}. Make a state for this batch: init_cache({x.shape[0]}, length)."
             )
 
 

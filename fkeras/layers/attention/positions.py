@@ -67,13 +67,13 @@ def given_or_counted(where: str, time: Any, positions: Any, start_index: Any) ->
     return positions
 
 
-class Positions(fk.Layer):
+class Positions(fk.KeepsTokens, fk.Layer):
     """Counts the tokens of each row: 0, 1, 2, ..., restarting with each segment, -1 at padding.
 
     Rotary positions, masks and caches of the other attention layers compare these numbers. Padding
     is where the mask of the ids is False, and where the segment is 0.
 
-    With a cache, `layer.init_state(batch, length)`, the layer continues to count from the tokens of
+    With a cache, `layer.init_cache(batch, length)`, the layer continues to count from the tokens of
     earlier calls: the state is `{"length": (b,)}`. Padding is not counted, so rows have their own
     lengths.
 
@@ -93,7 +93,7 @@ class Positions(fk.Layer):
         >>> layer = fk.layers.Positions()
         >>> layer(jnp.array([[7, 8, 9]]), jnp.array([[1, 1, 2]]))
         Array([[0, 1, 0]], dtype=int32)
-        >>> state = layer.init_state(1, 16)
+        >>> state = layer.init_cache(1, 16)
         >>> state = state | layer.apply(jnp.array([[7, 8, 9]]), state=state).updates
         >>> layer.apply(jnp.array([[4]]), state=state).value
         Array([[3]], dtype=int32)
@@ -161,7 +161,7 @@ class Positions(fk.Layer):
         if length.shape != ids.shape[:1]:
             raise fk.FKerasError(
                 f"{self._where}: expected ids for the {length.shape[0]} rows of the cache, received "
-                f"{format_shape(ids.shape)}. Make a state for this batch: init_state({ids.shape[0]}, length)."
+                f"{format_shape(ids.shape)}. Make a state for this batch: init_cache({ids.shape[0]}, length)."
             )
         positions = jnp.where(valid, positions + length[:, None], -1)
         length = length + jnp.sum(valid, axis=1, dtype="int32")

@@ -38,7 +38,7 @@ class RelativePositionBias(fk.Layer):
     Distances share a bias in buckets: one for each small distance, and wider ones for larger
     distances. Positions are absolute, so the layer serves packed rows and caches too.
 
-    In self-attention leave the key positions out. `init_state(batch, length)` then makes the positions of
+    In self-attention leave the key positions out. `init_cache(batch, length)` then makes the positions of
     the slots of a cache of `DotProductAttention`, and the keys are those of the cache.
 
     Args:

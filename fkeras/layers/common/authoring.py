@@ -27,6 +27,10 @@ from fkeras.engine import serialize as serialize
 from fkeras.engine import subkey as subkey
 from fkeras.engine import suggest as suggest
 from fkeras.engine import weight as weight
+from fkeras.engine.call.caches import KeepsTokens as KeepsTokens
+from fkeras.engine.call.caches import state_with_cache as state_with_cache
+from fkeras.engine.call.caches import tokens_of as tokens_of
+from fkeras.engine.call.strings import HandlesStrings as HandlesStrings
 from fkeras.engine.config.configurable import decode as decode
 from fkeras.engine.config.configurable import encode as encode
 from fkeras.engine.config.converters import axes as axes
@@ -75,13 +79,15 @@ from fkeras.engine.config.field_types import Sizes as Sizes
 from fkeras.engine.config.field_types import Vocabulary as Vocabulary
 from fkeras.engine.config.field_types import Window as Window
 from fkeras.engine.config.field_types import Words as Words
+from fkeras.engine.config.keras_form import KerasForm as KerasForm
+from fkeras.engine.config.keras_form import keras_form as keras_form
+from fkeras.engine.config.keras_form import loses_masks as loses_masks
 from fkeras.engine.config.policy import DTypePolicy as DTypePolicy
 from fkeras.engine.config.policy import cast_floats as cast_floats
 from fkeras.engine.config.policy import get_policy as get_policy
 from fkeras.engine.config.rules import REJECTED as REJECTED
 from fkeras.engine.config.rules import Rule as Rule
 from fkeras.engine.config.rules import scalar as scalar
-from fkeras.engine.layer.keras_form import KerasForm as KerasForm
 from fkeras.engine.layer.layer import Tensor as Tensor
 from fkeras.engine.messages.errors import describe_value as describe_value
 from fkeras.engine.messages.tracebacks import hides_internal_frames as hides_internal_frames

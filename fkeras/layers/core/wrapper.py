@@ -27,7 +27,7 @@ def wrapped_layer(layer: fk.Layer) -> fk.Layer:
     )
 
 
-class Wrapper(fk.Layer):
+class Wrapper(fk.KeepsTokens, fk.Layer):
     """Computes the wrapped layer; the base class of layers that modify another layer.
 
     A subclass overrides `forward`. This class builds the wrapped layer, and passes state, updates
@@ -61,7 +61,7 @@ class Wrapper(fk.Layer):
         return self.layer.supports_masking
 
     def _loses_masks(self, masks: Sequence[Any]) -> bool:
-        return self.layer._loses_masks(masks)
+        return fk.loses_masks(self.layer, masks)
 
     @property
     def built(self) -> bool:
@@ -86,21 +86,21 @@ class Wrapper(fk.Layer):
         # no entry for a stateless layer: an empty dictionary would change the tree of the state
         return {"layer": inner} if inner else {}
 
-    def _init_with_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
-        inner = self.layer._init_with_cache(size, *specs)
+    def _state_with_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
+        inner = fk.state_with_cache(self.layer, size, *specs)
         return {**self.init_state(*specs), **({"layer": inner} if inner else {})}
 
     def _capacity(self, state: Mapping[str, Any]) -> int | None:
-        return self.layer._capacity(state.get("layer", {}))
+        return fk.tokens_of(self.layer)._capacity(state.get("layer", {}))
 
     def _keeps_tokens(self, inputs: tuple) -> bool:
-        return self.layer._keeps_tokens(inputs)
+        return fk.tokens_of(self.layer)._keeps_tokens(inputs)
 
     def _lengths_after(self, state: Mapping[str, Any], inputs: tuple, mask: fk.Tree) -> Any:
-        return self.layer._lengths_after(state.get("layer", {}), inputs, mask)
+        return fk.tokens_of(self.layer)._lengths_after(state.get("layer", {}), inputs, mask)
 
     def _check_capacity(self, state: Mapping[str, Any], inputs: tuple, mask: fk.Tree) -> None:
-        self.layer._check_capacity(state.get("layer", {}), inputs, mask)
+        fk.tokens_of(self.layer)._check_capacity(state.get("layer", {}), inputs, mask)
 
     def forward(self, context: fk.Context, *inputs: fk.Tree, **options: fk.Option) -> fk.Output:
         out = context.child("layer", mask=context.mask).run(self.layer, *inputs, **options)

@@ -128,13 +128,11 @@ class ListLayer(DenseLayer):
         return super().apply(*inputs, state=state, training=training, key=key, mask=mask, **options)
 
 
-class HostLayer(DenseLayer):
+class HostLayer(fk.HandlesStrings, DenseLayer):
     """Computes host data with NumPy, and device data with JAX.
 
     A subclass implements `on_host` for NumPy arrays, and `call` for device arrays.
     """
-
-    _reads_strings: ClassVar[bool] = True
 
     def on_host(self, x: fk.Tree) -> np.ndarray:
         """Returns the layer's value for NumPy data."""

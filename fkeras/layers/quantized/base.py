@@ -85,8 +85,8 @@ class Quantized(fk.Layer):
     @property
     def _keras_form(self) -> fk.KerasForm:  # type: ignore[override]
         """`KerasForm` with the inner layer's class; Keras's dtype policy marks quantization."""
-        inner = self.layer._keras_form.class_name or type(self.layer).__name__
-        return dataclasses.replace(fk.Layer._keras_form, class_name=inner)
+        inner = fk.keras_form(self.layer).class_name or type(self.layer).__name__
+        return fk.KerasForm(class_name=inner)
 
     @property
     def axis_names(self) -> fk.AxisNames:
@@ -116,7 +116,7 @@ class Quantized(fk.Layer):
         return self.layer.supports_masking
 
     def _loses_masks(self, masks: Sequence[Any]) -> bool:
-        return self.layer._loses_masks(masks)
+        return fk.loses_masks(self.layer, masks)
 
     @property
     def activity_regularizer(self) -> Any:

@@ -58,7 +58,7 @@ class TimeDistributed(Wrapper):
         inner = self.layer.init_state(self._step_spec(x))
         return {"layer": inner} if inner else {}
 
-    def _init_with_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
+    def _state_with_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
         # each step is a call of its own: the layer inside keeps no tokens of other steps
         return self.init_state(*specs)
 

@@ -27,6 +27,7 @@ import numpy as np
 
 from fkeras.atomic_files.atomic import as_path, replacing
 from fkeras.engine import FKerasError, Layer, Network
+from fkeras.engine.call.strings import reads_strings
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.values import structure
@@ -217,7 +218,7 @@ def _check_model(model: Layer) -> None:
             "model = model.build(jax.random.key(0)).",
             layer=model._where,
         )
-    if model._reads_strings and isinstance(model, Network):
+    if reads_strings(model) and isinstance(model, Network):
         raise FKerasError(
             f"export, {model._where}: expected numeric inputs, received strings, which devices do "
             "not support. Export the device part: host, device = fk.split_host(model).",

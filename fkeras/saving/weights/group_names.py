@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fkeras.engine import Layer
+from fkeras.engine.config.keras_form import keras_form
 from fkeras.engine.tree.walk import entries
 from fkeras.engine.values.naming import snake_case
 
@@ -25,7 +26,7 @@ def group_names(layers: Sequence[Layer]) -> list[str]:
     counts: dict[str, int] = {}
     groups = []
     for layer in layers:
-        name = layer._keras_form.class_name or type(layer).__name__
+        name = keras_form(layer).class_name or type(layer).__name__
         name = snake_case(_INNER_NAMES.get(name, name))
         number = counts[name] = counts.get(name, -1) + 1
         groups.append(f"{name}_{number}" if number else name)

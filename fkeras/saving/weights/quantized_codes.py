@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from fkeras.engine import Layer, Network, replace_layers
+from fkeras.engine.config.keras_form import keras_form
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.host.containers.errors import FileError
 from fkeras.host.containers.hdf5 import Store
@@ -104,7 +105,7 @@ def find_in(store: Store, model: Network, groups: Groups) -> Find:
         return {keys: group for group, keys, _ in walk_groups(model, groups)}
 
     def find(keys: tuple[str, ...], layer: Layer, field: str) -> dict[str, Stored]:
-        group = f"{groups_by_keys()[keys]}/{layer._keras_form.groups.get(field, field)}/vars"
+        group = f"{groups_by_keys()[keys]}/{keras_form(layer).groups.get(field, field)}/vars"
         if not store.has(group):
             return {}
         numbers = [n for n in store.datasets(group) if n.isdecimal()]

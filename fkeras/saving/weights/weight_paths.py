@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fkeras.engine import Layer, Network, Sequential
+from fkeras.engine.config.keras_form import keras_form
 from fkeras.engine.symbolic.operation import Operation
 from fkeras.engine.tree.array_list import layer_arrays, weights_by_path
 from fkeras.engine.tree.skeleton import skeleton_of
@@ -157,7 +158,7 @@ def _own_places(
     layer: Layer, state: Mapping, group: str, keys: tuple[str, ...], leaves: Mapping
 ) -> Iterator[Place]:
     """Yields the arrays in the group `vars` of one layer."""
-    form, name = layer._keras_form, "/".join(keys)
+    form, name = keras_form(layer), "/".join(keys)
     arrays = layer_arrays(layer, state, keys)
     early_paths = (join_path(name, last) for last in form.early_weights)
     # a form may list alternatives, such as the kernels of several classes: keep the existing ones
@@ -187,7 +188,7 @@ def _children(layer: Layer, groups: Groups, group: str) -> Iterator[tuple[str, s
             yield join_path(at, child_group), name, layer.layers[name]
         return
     for field in skeleton_of(layer).children:
-        at = join_path(group, layer._keras_form.groups.get(field, field))
+        at = join_path(group, keras_form(layer).groups.get(field, field))
         yield from groups_in_field(getattr(layer, field), groups, at, field)
 
 

@@ -14,8 +14,10 @@ import numpy as np
 from jax.core import Tracer
 
 from fkeras.engine import FKerasError, Layer, Network
-from fkeras.engine.network.host_split import as_strings, match_texts, on_host
-from fkeras.engine.network.network import host_values
+from fkeras.engine.call.strings import reads_strings
+from fkeras.engine.strings.cut import on_host
+from fkeras.engine.strings.host import as_strings, match_texts
+from fkeras.engine.strings.network import host_values
 from fkeras.engine.values import structure
 from fkeras.engine.values.spec import STRING
 from fkeras.training.data import host_arrays
@@ -44,7 +46,7 @@ def takes_strings(model: Layer) -> bool:
         >>> takes_strings(fk.Sequential([fk.Input((3,)), fk.layers.Dense(2)]))
         False
     """
-    return isinstance(model, Network) and model._reads_strings
+    return isinstance(model, Network) and reads_strings(model)
 
 
 def as_host(model: Layer, x: Any, what: str) -> Any:
@@ -62,7 +64,7 @@ def as_host(model: Layer, x: Any, what: str) -> Any:
         >>> as_host(fk.Model(words, fk.layers.Embedding(3, 2)(ids)), ["a", "c"], "x")
         array(['a', 'c'], dtype='<U1')
     """
-    if not isinstance(model, Network) or not model._reads_strings:
+    if not isinstance(model, Network) or not reads_strings(model):
         return host_arrays.as_host(x, what)
     if any(isinstance(a, Tracer) for a in jax.tree.leaves(x, is_leaf=host_arrays.is_leaf)):
         raise TypeError(
@@ -92,7 +94,7 @@ def mapped(model: Layer, x: Any) -> Any:
         >>> mapped(model, as_host(model, ["a", "c"], "x"))
         array([1, 0], dtype=int32)
     """
-    return host_values(model, x) if isinstance(model, Network) else x
+    return host_values(model, x)
 
 
 def numbers(model: Layer, x: Any, what: str) -> Any:
@@ -131,7 +133,7 @@ def _is_string(leaf: object) -> bool:
 
 def check_model(model: Layer, has_objective: bool) -> None:
     """Rejects a model that takes strings and has nothing to train, or an objective that gets strings."""
-    if not isinstance(model, Network) or not model._reads_strings:
+    if not isinstance(model, Network) or not reads_strings(model):
         return
     if has_objective:
         raise FKerasError(

@@ -21,7 +21,6 @@ from fkeras.engine import (
     replace_weights,
     trainable_weights,
 )
-from fkeras.engine.network.network import device_part
 from fkeras.engine.rows.program import RowProgram
 from fkeras.engine.rows.values import WHOLE, rows
 from fkeras.engine.values.arrays import computed_dtype
@@ -103,7 +102,7 @@ def _fills_up(
     ) -> Any:
         heads = outputs.heads(trainer, model, batch[1])
         model = replace_weights(model, weights)
-        model = with_depth(device_part(model), trainer.depth, training=training)
+        model = with_depth(model, trainer.depth, training=training)
         return objective.compute(trainer, heads, model, state, batch, key, training, valid)
 
     def gradients(weights: Mapping[str, jax.Array], *arguments: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fkeras.engine import Network
 from fkeras.engine.call.network_inputs import check_ranges
-from fkeras.engine.network.network import device_part
+from fkeras.engine.strings.network import device_part
 from fkeras.engine.values.argument_types import Arrays, Data
 from fkeras.host.processes.alone import ALONE, Alone
 from fkeras.training.data import array_feed, batch_parts, host_arrays, texts

@@ -23,7 +23,7 @@ import numpy as np
 from fkeras.atomic_files.atomic import naming
 from fkeras.atomic_files.npz import viewed
 from fkeras.engine import Network
-from fkeras.engine.network.network import device_part
+from fkeras.engine.strings.network import device_part
 from fkeras.engine.tree.skeleton import skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.training.checkpoint.storage.disk import check_file, checksums, flush_all

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from typing import Any
 
-from fkeras.engine.network.network import decoded_values
+from fkeras.engine.strings.network import decoded_values
 from fkeras.host.processes.alone import ALONE, Alone
 from fkeras.training.data import array_feed, host_arrays, texts
 from fkeras.training.data.array_feed import Feed

@@ -23,7 +23,7 @@ from fkeras.engine import (
     trainable_weights,
 )
 from fkeras.engine.messages.tracebacks import hides_internal_frames
-from fkeras.engine.network.network import device_part
+from fkeras.engine.strings.network import device_part
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.weights import own_weights, weight_losses
 from fkeras.training.data import batch_parts, host_arrays, texts

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import jax
 
 from fkeras.engine import Network, trainable_weights
-from fkeras.engine.network.network import device_part
 from fkeras.engine.network.stacking import Stacking
 from fkeras.optimizers import transformation
 from fkeras.training.data.features import with_front, without_front
@@ -121,7 +120,7 @@ def _stacking(
     model: Network = jax.tree.unflatten(
         structure, [jax.ShapeDtypeStruct(*shape) for shape in shapes]
     )
-    return Stacking(with_depth(device_part(model), depth, remat), model)
+    return Stacking(with_depth(model, depth, remat), model)
 
 
 @functools.lru_cache(maxsize=16)

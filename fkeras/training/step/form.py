@@ -9,7 +9,7 @@ import dataclasses
 from typing import Any
 
 from fkeras.engine import Layer
-from fkeras.engine.network.network import device_part
+from fkeras.engine.strings.network import device_part
 from fkeras.engine.values.argument_types import Batch
 from fkeras.training.data.features import cut_of
 from fkeras.training.records.annotations import Trainer

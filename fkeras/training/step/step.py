@@ -21,7 +21,7 @@ from fkeras.engine import (
     subkey,
     trainable_weights,
 )
-from fkeras.engine.network.network import device_part
+from fkeras.engine.strings.network import device_part
 from fkeras.engine.values.argument_types import Arrays, Batch
 from fkeras.engine.values.arrays import as_array
 from fkeras.nn.cpu.forms import FORM

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import Context, Layer, Network
+from fkeras.engine.call.strings import has_strings
 from fkeras.engine.config.late_module import late_module
 from fkeras.engine.graph.call_table import Coord
 from fkeras.engine.tree.skeleton import leaves_of
@@ -82,7 +83,7 @@ def _run_model(model: Layer, state: Any, inputs: Any, training: bool, key: jax.A
             f"transforms.agree, {model._where}: expected a built model, received one without weights. "
             "Build it: `model = model.build(jax.random.key(0))`."
         )
-    if getattr(model, "_reads_strings", False) or getattr(model, "_makes_strings", False):
+    if has_strings(model):
         raise ValueError(
             f"transforms.agree, {model._where}: expected a model of numbers, received one with strings. "
             "Compare the device part: `host, device = fk.split_host(model)`."

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, overload
 
 from fkeras.engine.call.network_inputs import match_inputs
+from fkeras.engine.call.strings import makes_strings, reads_strings
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import FKerasError, suggest
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.models.model import Model
-from fkeras.engine.network.host_split import on_host, split
 from fkeras.engine.network.network import Network
+from fkeras.engine.strings.cut import on_host, split
 from fkeras.engine.values.annotations import Tree
 from fkeras.transforms.graph.rebuilding import Site, network_inputs, plain_model, record_graph
 
@@ -175,13 +176,13 @@ def split_host(model: Network) -> tuple[Model, Model]:
         >>> device(host(["one two", "two"])).shape
         (2, 2, 3)
     """
-    if isinstance(model, Network) and model._makes_strings:
+    if isinstance(model, Network) and makes_strings(model):
         raise FKerasError(
             f"{model._where}: returns strings, which are computed on the host after the device part. "
             "Leave the strings out: fk.Model(model.inputs, model.tensor(name_of_a_layer)).",
             layer=model._where,
         )
-    if not isinstance(model, Network) or not model._reads_strings:
+    if not isinstance(model, Network) or not reads_strings(model):
         where = model._where if isinstance(model, Layer) else type(model).__name__
         raise FKerasError(
             f"{where}: split_host expected a model with a string input, received a model without "

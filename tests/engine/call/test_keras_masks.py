@@ -12,6 +12,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.engine.config.keras_form import loses_masks
 from tests.cases import all_cases
 from tests.support.keras_oracle import keras, keras_rules
 
@@ -237,7 +238,7 @@ def test_layers_drop_masks_where_keras_layers_do():
                 continue  # a class or an option that Keras lacks
         first = case.arrays()[0]
         masks = [True] * (len(first) if isinstance(first, list) else 1)
-        assert layer._loses_masks(masks) != keras_layer.supports_masking, case.id
+        assert loses_masks(layer, masks) != keras_layer.supports_masking, case.id
 
 
 def test_unknown_rules_are_rejected():

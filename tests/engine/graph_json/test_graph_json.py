@@ -9,6 +9,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.engine.config.keras_form import keras_form
 from tests.support.keras_oracle import keras, keras_rules
 
 X = np.linspace(-1, 1, 3 * 4, dtype="float32").reshape(3, 4)
@@ -76,14 +77,14 @@ def test_the_default_of_training_and_the_names_of_inputs_are_keras_s():
             continue
         parameters = inspect.signature(keras_class.call).parameters
         if "training" in parameters:
-            assert layer_class._keras_form.training_default is parameters["training"].default, name
+            assert keras_form(layer_class).training_default is parameters["training"].default, name
         required = [
             p.name
             for p in list(parameters.values())[1:]
             if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
         ]
         optional = ("key",)  # Keras uses the value as the key by default
-        expected = [n for n in layer_class._keras_form.input_names if n not in optional]
+        expected = [n for n in keras_form(layer_class).input_names if n not in optional]
         assert not required or required == expected[: len(required)] == expected, name
 
 

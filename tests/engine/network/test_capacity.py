@@ -1,4 +1,4 @@
-"""Caches of whole models: `init_state(batch, length)`, decoding, and the room of caches."""
+"""Caches of whole models: `init_cache(batch, length)`, decoding, and the room of caches."""
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +45,7 @@ def full():
 
 
 def _decode(model, pieces, mask=None, **options):
-    state, values, start = model.init_state(3, 10, **options), [], 0
+    state, values, start = model.init_cache(3, 10, **options), [], 0
     for size in pieces:
         part = slice(start, start + size)
         out = model.apply(IDS[:, part], state=state, mask=None if mask is None else mask[:, part])
@@ -55,7 +55,7 @@ def _decode(model, pieces, mask=None, **options):
 
 
 def test_a_state_with_caches():
-    state = MODEL.init_state(3, 10, slack=2)
+    state = MODEL.init_cache(3, 10, slack=2)
     shapes = jax.tree.map(lambda a: a.shape, state)
     assert shapes["positions"] == {"length": (3,)}
     assert shapes["block_0"]["attention"]["keys"] == (3, 5, 2, 4)
@@ -64,9 +64,9 @@ def test_a_state_with_caches():
     assert state["norm"].keys() == STATE["norm"].keys()
     assert STATE.keys() == {"norm"}
     block = MODEL.layers["block_1"]
-    assert block.init_state(3, 10).keys() == {"attention"}
+    assert block.init_cache(3, 10).keys() == {"attention"}
     spec = jax.ShapeDtypeStruct((3, 8), "int32")
-    assert jax.tree.map(lambda a: a.shape, MODEL.init_state(3, 10, [spec, None], slack=2)) == shapes
+    assert jax.tree.map(lambda a: a.shape, MODEL.init_cache(3, 10, [spec, None], slack=2)) == shapes
 
 
 @pytest.mark.exhaustive
@@ -97,7 +97,7 @@ def test_decoding_is_a_valid_loop(full):
         out = MODEL.apply(token[:, None], state=state)
         return state | out.updates, out.value[:, 0]
 
-    _, values = jax.lax.scan(step, MODEL.init_state(3, 10), jnp.asarray(IDS.T))
+    _, values = jax.lax.scan(step, MODEL.init_cache(3, 10), jnp.asarray(IDS.T))
     np.testing.assert_allclose(jnp.swapaxes(values, 0, 1), full, atol=1e-5)
 
 
@@ -113,7 +113,7 @@ def test_rolled_and_inlined_models_decode(full):
     y, _ = _decode(nested, [6, 2])
     np.testing.assert_allclose(y, full, atol=1e-5)
     with pytest.raises(fk.FKerasError, match="at most 10 tokens.*received 16"):
-        nested.apply(np.tile(IDS, 2), state=nested.init_state(3, 10))
+        nested.apply(np.tile(IDS, 2), state=nested.init_cache(3, 10))
 
 
 def test_packed_rows_in_training(full):
@@ -144,7 +144,7 @@ def test_a_full_cache_is_reported_before_the_call():
 def test_a_state_of_another_batch():
     for mask in (None, np.ones((2, 8), bool)):
         with pytest.raises(fk.FKerasError, match="ids for the 3 rows of the cache"):
-            MODEL.apply(IDS[:2], state=MODEL.init_state(3, 10), mask=mask)
+            MODEL.apply(IDS[:2], state=MODEL.init_cache(3, 10), mask=mask)
 
 
 def test_caches_are_no_weights(tmp_path):
@@ -169,7 +169,7 @@ def test_reset_state_empties_the_caches(full):
 def test_a_wrapped_layer_keeps_its_cache():
     ids, positions = fk.Input((None,), dtype="int32"), layers.Wrapper(layers.Positions(), name="p")
     model = fk.Model(ids, positions(ids))
-    state = model.init_state(2, 4)
+    state = model.init_cache(2, 4)
     assert state["p"]["layer"]["length"].tolist() == [0, 0]
     state |= model.apply(IDS[:2, :3], state=state).updates
     assert model.apply(IDS[:2, :1], state=state).value.tolist() == [[3], [3]]
@@ -181,40 +181,85 @@ def test_a_layer_with_a_cache_is_called_once():
     model = fk.Model([q, positions], attention(attention(q, q, q, positions), q, q, positions))
     assert model.init_state() == {}
     with pytest.raises(fk.FKerasError, match="'shared' has a cache and is called 2 times"):
-        model.init_state(2, 8)
+        model.init_cache(2, 8)
     dense = layers.Dense(4, name="shared")
-    assert fk.Model(q, dense(dense(q))).init_state(2, 8) == {}
+    assert fk.Model(q, dense(dense(q))).init_cache(2, 8) == {}
 
 
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
+        ((), {"slack": 2}, "positive integer for batch, received nothing"),
         ((3,), {}, "positive integer for length, received nothing"),
         ((0, 8), {}, "positive integer for batch, received 0"),
         ((3, -1), {}, "positive integer for length, received -1"),
         ((3, 8.0), {}, "positive integer for length, received 8.0"),
         ((3, True), {}, "positive integer for length, received True"),
         ((3, 8), {"slack": -1}, "integer of 0 or more for slack, received -1"),
-        ((), {"slack": 2}, "slack together with a batch and a length"),
     ],
 )
 def test_wrong_sizes(arguments, options, message):
     with pytest.raises(ValueError, match=message):
-        MODEL.init_state(*arguments, **options)
+        MODEL.init_cache(*arguments, **options)
     with pytest.raises(ValueError, match=message):
-        layers.Positions().init_state(*arguments, **options)
+        layers.Positions().init_cache(*arguments, **options)
+
+
+def test_the_former_call_names_the_new_one():
+    layer = layers.Dropout(0.5)
+    assert layer.init_state(3, 10) == layer.init_cache(3, 10) == {}
+    for keeper in (MODEL, layers.Positions()):
+        with pytest.warns(DeprecationWarning, match=r"now init_cache\(batch, length\)") as warned:
+            former = keeper.init_state(3, 10, slack=2)
+        assert warned[0].filename == __file__
+        new = keeper.init_cache(3, 10, slack=2)
+        assert jax.tree.map(lambda a: a.shape, former) == jax.tree.map(lambda a: a.shape, new)
+        with pytest.raises(ValueError, match="slack together with a batch and a length"):
+            keeper.init_state(slack=2)
+
+
+class Counts(fk.Layer):
+    """A user's layer with a state and a cache, without a base class for caches."""
+
+    def init_state(self, x):
+        return {"calls": jnp.zeros(())}
+
+    def init_cache(self, size, x):
+        assert isinstance(x, fk.engine.Spec)
+        return {"seen": jnp.zeros((size.batch, size.length + size.slack))}
+
+    def forward(self, context, x):
+        return fk.Output(x, context.state)
+
+
+class Recounts(Counts):
+    def init_cache(self, size, x):
+        return {**super().init_cache(size, x), "more": jnp.zeros(size.batch)}
+
+
+def test_a_cache_of_a_users_layer():
+    x = fk.Input((4,))
+    for layer, entries in ((Counts(), {"calls", "seen"}), (Recounts(), {"calls", "seen", "more"})):
+        assert layer.init_state((2, 4)).keys() == {"calls"}
+        state = layer.init_cache(2, 8, (2, 4), slack=1)
+        assert state.keys() == entries
+        assert state["seen"].shape == (2, 9)
+        model = fk.Model(x, layers.Wrapper(layer)(x))
+        cached = model.init_cache(2, 8, slack=1)
+        assert cached["wrapper"]["layer"].keys() == entries
+        np.testing.assert_array_equal(model.apply(np.ones((2, 4)), state=cached).value, 1)
 
 
 def test_a_fixed_batch():
     ids = fk.Input((None,), batch_size=2, dtype="int32", name="ids")
     model = fk.Model(ids, layers.Positions()(ids))
-    assert model.init_state(2, 8)["positions"]["length"].shape == (2,)
+    assert model.init_cache(2, 8)["positions"]["length"].shape == (2,)
     with pytest.raises(fk.FKerasError, match="batch size 2 of the input 'ids', received 3"):
-        model.init_state(3, 8)
+        model.init_cache(3, 8)
 
 
 def test_a_state_without_some_caches():
-    state = MODEL.init_state(3, 10)
+    state = MODEL.init_cache(3, 10)
     for name, path in (("positions", "'positions'"), ("block_1", "'block_1/attention'")):
         part = {key: value for key, value in state.items() if key != name}
         with pytest.raises(

@@ -87,7 +87,7 @@ def test_numbers(mask):
 def _decode(layer, arrays, positions, pieces, length, slack=0):
     """The results of a prefill in pieces, and the last cache."""
     q, k, v = arrays
-    state = layer.init_state(len(q), length, q, k, v, positions, slack=slack)
+    state = layer.init_cache(len(q), length, q, k, v, positions, slack=slack)
     values, start = [], 0
     for size in pieces:
         part = slice(start, start + size)
@@ -146,7 +146,7 @@ def test_other_rows_leave_a_row_bit_equal():
     step = jax.jit(lambda q, k, v, p, s: layer.apply(q, k, v, p, state=s))
     first, second = _inputs(0), _inputs(1)
     mixed = [np.concatenate([a[:1], b[1:]]) for a, b in zip(first, second, strict=True)]
-    state = layer.init_state(B, 16, *first, _positions([T] * B))
+    state = layer.init_cache(B, 16, *first, _positions([T] * B))
     one = step(*first, _positions([7, 12, 0]), state)
     other = step(*mixed, _positions([7, 2, 9]), state)
     np.testing.assert_array_equal(one.value[0], other.value[0])
@@ -175,7 +175,7 @@ def test_a_row_without_keys_is_zero_with_zero_gradient():
 def test_a_full_cache_is_an_error_or_nan():
     arrays, layer = _inputs(), layers.DotProductAttention(CAUSAL)
     positions = _positions([T, 8, 3])
-    state = layer.init_state(B, 8, *arrays, positions)
+    state = layer.init_cache(B, 8, *arrays, positions)
     with pytest.raises(fk.FKerasError, match=r"row 0: expected at most 8 tokens.*received 12"):
         layer.apply(*arrays, positions, state=state)
     out = jax.jit(lambda *a: layer.apply(*a, state=state))(*arrays, positions)
@@ -278,13 +278,13 @@ def test_positions_by_name_make_a_cache():
     q, k, v = (fk.Input((None, n, d)) for n, d in ((H, D), (G, D), (G, F)))
     positions = fk.Input((None,), dtype="int32")
     y = layers.DotProductAttention(CAUSAL, name="attention")(q, k, v, positions=positions)
-    state = fk.Model([q, k, v, positions], y).init_state(2, 5)
+    state = fk.Model([q, k, v, positions], y).init_cache(2, 5)
     assert state["attention"]["values"].shape == (2, 5, G, F)
 
 
 def test_no_cache_without_positions():
     q, k, v = (fk.Input((None, n, d)) for n, d in ((H, D), (G, D), (G, F)))
-    assert fk.Model([q, k, v], layers.DotProductAttention()(q, k, v)).init_state(2, 5) == {}
+    assert fk.Model([q, k, v], layers.DotProductAttention()(q, k, v)).init_cache(2, 5) == {}
 
 
 @pytest.mark.one_in(2)
@@ -398,15 +398,15 @@ def test_options_that_do_not_exist(options, message):
 def test_a_cache_needs_shapes_and_positions():
     layer = layers.DotProductAttention(CAUSAL)
     with pytest.raises(fk.FKerasError, match="needs the shapes of the inputs, received 0 shapes"):
-        layer.init_state(2, 8)
-    state = layer.init_state(2, 8, X, X, X, P)
+        layer.init_cache(2, 8)
+    state = layer.init_cache(2, 8, X, X, X, P)
     with pytest.raises(fk.FKerasError, match="expected positions with a cache"):
         layer.apply(X, X, X, state=state)
     with pytest.raises(fk.FKerasError, match="expected a causal mask with a cache"):
         layers.DotProductAttention().apply(X, X, X, P, state=state)
     with pytest.raises(fk.FKerasError, match="entries keys, positions, values, received keys"):
         layer.apply(X, X, X, P, state={"keys": X})
-    codes = layer.replace(cache="int8").init_state(2, 8, X, X, X, P)
+    codes = layer.replace(cache="int8").init_cache(2, 8, X, X, X, P)
     with pytest.raises(fk.FKerasError, match="received key_scales, keys, positions"):
         layer.apply(X, X, X, P, state=codes)
     with pytest.raises(

@@ -34,7 +34,7 @@ def test_segments_restart():
 
 def test_counting_continues_with_a_cache():
     layer = layers.Positions()
-    state = layer.init_state(2, 16)
+    state = layer.init_cache(2, 16)
     mask = np.array([[True, True, True, False, False], [True] * 5])
     out = layer.apply(IDS, state=state, mask=mask)
     assert out.value.tolist() == [[0, 1, 2, -1, -1], [0, 1, 2, 3, 4]]
@@ -55,9 +55,9 @@ def test_wrong_inputs_of_positions():
     ):
         layer.apply(IDS, mask=np.ones(5, bool))
     with pytest.raises(fk.FKerasError, match="no segments beside a cache"):
-        layer.apply(IDS, IDS, state=layer.init_state(2, 16))
+        layer.apply(IDS, IDS, state=layer.init_cache(2, 16))
     with pytest.raises(fk.FKerasError, match=r"the 3 rows of the cache, received \(2, 5\)"):
-        layer.apply(IDS, state=layer.init_state(3, 16))
+        layer.apply(IDS, state=layer.init_cache(3, 16))
 
 
 @pytest.mark.exhaustive
@@ -137,7 +137,7 @@ def test_a_model_with_learned_positions_decodes():
     x = layers.Embedding(9, 4, name="embedding")(ids)
     x = layers.Add()([x, layers.PositionEmbedding(8, name="table")(x, positions)])
     model = fk.Model(ids, x).build(KEY)
-    full, state, values = model(IDS % 9), model.init_state(2, 8), []
+    full, state, values = model(IDS % 9), model.init_cache(2, 8), []
     for start in range(5):
         out = model.apply(IDS[:, start : start + 1] % 9, state=state)
         state = state | out.updates

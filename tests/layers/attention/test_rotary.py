@@ -64,7 +64,7 @@ def test_rows_have_their_own_lengths():
 )
 def test_tokens_behind_a_cache_turn_by_their_own_positions(scaling):
     layer = layers.RotaryEmbedding(scaling=scaling)
-    assert layer.init_state(1, 32) == {}
+    assert layer.init_cache(1, 32) == {}
     x = np.ones((1, 3, 1, 4), "float32")
     later = layer(x, np.array([[7, 8, 9]]))
     # the number of tokens of a call changes nothing

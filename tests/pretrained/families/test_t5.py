@@ -74,7 +74,7 @@ def test_a_cut_decoder_with_a_cache_computes_the_same_logits():
         out = decoder.apply([encoded, token], state=state, mask=[mask, None])
         return state | out.updates, out.value
 
-    state, tokens = decoder.init_state(2, 16), jnp.asarray(arrays["decoder_ids"], "int32")
+    state, tokens = decoder.init_cache(2, 16), jnp.asarray(arrays["decoder_ids"], "int32")
     for n in range(tokens.shape[1]):
         state, logits = step(decoder, state, tokens[:, n : n + 1])
         np.testing.assert_allclose(logits[:, 0], arrays["logits"][:, n], atol=1e-4)

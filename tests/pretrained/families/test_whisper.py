@@ -70,7 +70,7 @@ def test_decoding_with_a_cache_equals_the_whole_text(loaded):
     arrays = expected("whisper")
     ids = jnp.asarray(arrays["ids"], "int32")
     decoder = loaded.model.layers["decoder"]
-    state = decoder.init_state(2, 8)
+    state = decoder.init_cache(2, 8)
     pieces = []
     for part in (ids[:, :4], ids[:, 4:5], ids[:, 5:]):
         out = decoder.apply([part, arrays["encoded"]], state=state)

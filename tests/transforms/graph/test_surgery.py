@@ -394,7 +394,7 @@ def test_cut_decoder_without_segments():
     part = transforms.cut(model, inputs="ids")
     ids = jnp.array([[1, 2, 3]])
     assert part.input_names == ("ids",)
-    assert jax.tree.structure(part.init_state(1, 8)) == jax.tree.structure(model.init_state(1, 8))
+    assert jax.tree.structure(part.init_cache(1, 8)) == jax.tree.structure(model.init_cache(1, 8))
     np.testing.assert_array_equal(part(ids), model(ids))
 
 

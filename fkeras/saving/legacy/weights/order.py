@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fkeras.authoring.engine import children, layer_arrays
+from fkeras.authoring.engine import children, keras_form, layer_arrays
 from fkeras.engine import Layer, Network, Sequential
 
 #: names of the layers of each network in the file's order, by path
@@ -99,7 +99,7 @@ def _trainable_and_rest(
 
 def _early_first(layer: Layer, units: list[Unit], path: tuple[str, ...]) -> list[Unit]:
     """Moves child weights that Keras lists before a frozen layer's own weights to the front."""
-    early = {"/".join((*path, name)) for name in layer._keras_form.early_weights}
+    early = {"/".join((*path, name)) for name in keras_form(layer).early_weights}
     if not early:
         return units
     parts = [_select(unit, early, members) for members in (True, False) for unit in units]
@@ -123,7 +123,7 @@ def _own_units(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...]) ->
     untrained = [array for array in weights if array.name in layer._weight_roles.untrained]
     trained = tuple(array.path for array in weights if array not in untrained)
     # Keras stores moving statistics as non-trainable weights, but not the carry of an RNN.
-    states = [a for a in arrays if a.kind == "state" and layer._keras_form.stores_state]
+    states = [a for a in arrays if a.kind == "state" and keras_form(layer).stores_state]
     untrained_paths = tuple(array.path for array in (*untrained, *states))
     kinds = ("weight",) * len(untrained) + ("state",) * len(states)
     return Unit(layer, trained, ("weight",) * len(trained)), Unit(layer, untrained_paths, kinds)

@@ -14,6 +14,8 @@ import fkeras as fk
 from fka import proxies
 from fka.names import KerasTensor, Unsupported, flat, is_symbolic, unwrap, wrap
 from fka.proxies import Proxy, next_key
+from fkeras.engine.call.strings import reads_strings
+from fkeras.engine.config.keras_form import keras_form
 
 
 class Weight:
@@ -143,7 +145,7 @@ class LayerProxy(Proxy):
     def build(self, *shapes, **named):
         if type(self._value).__name__.endswith("Embedding") and shapes in ((), (None,)):
             shapes = ((None,),)  # Keras's embeddings need no shape
-        order = [f"{n}_shape" for n in self._value._keras_form.input_names]
+        order = [f"{n}_shape" for n in keras_form(self._value).input_names]
         shapes += tuple(named[n] for n in sorted(named, key=[*order, *named].index))
         self._build(*_mapped(tuple, shapes))
 
@@ -160,7 +162,7 @@ class LayerProxy(Proxy):
     def _arguments(self, args, kwargs):
         """Returns `(inputs, options)` of fkeras's call for the arguments of Keras's call."""
         layer, inputs, options = self._value, list(args), dict(kwargs)
-        for name in list(layer._keras_form.input_names)[len(inputs) :]:
+        for name in list(keras_form(layer).input_names)[len(inputs) :]:
             value = options.pop(name, None)
             if value is not None:
                 inputs.append(value)
@@ -190,7 +192,7 @@ class LayerProxy(Proxy):
             self._build(*args)
         inputs, options = self._arguments(unwrap(args), unwrap(kwargs))
         leaves = flat([inputs, options])
-        on_host = getattr(self._value, "_reads_strings", False) or any(map(_is_text, leaves))
+        on_host = reads_strings(self._value) or any(map(_is_text, leaves))
         if any(map(is_symbolic, leaves)):
             if not self._value.built and not on_host:
                 with contextlib.suppress(TypeError, AttributeError):  # the call builds the layer
@@ -205,7 +207,7 @@ class LayerProxy(Proxy):
             masks = [_masks(x) for x in inputs]
             if any(m is not None for m in flat(masks)):
                 options["mask"] = masks[0] if len(masks) == 1 else tuple(masks)
-        training = bool(options.pop("training", self._value._keras_form.training_default))
+        training = bool(options.pop("training", keras_form(self._value).training_default))
         self._build(*inputs)
         out = self._value.apply(
             *inputs, state=self._state, training=training, key=next_key(), **options
