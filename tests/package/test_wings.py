@@ -4,6 +4,7 @@ import ast
 import importlib
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -89,6 +90,13 @@ def test_each_name_for_wings_is_used_and_imported_from_its_own_file():
                 assert f"{module}.{alias.name}" in used, f"{_name(path)}: {alias.name} is unused"
                 home = node.module.removeprefix("fkeras.").split(".")[0]
                 assert home == path.stem, f"{_name(path)} exports a name of {home}"
+
+
+def test_the_page_lists_the_wings_and_the_files_of_names():
+    page = (ROOT.parent / "docs/wings.md").read_text()
+    paths = set(re.findall(r"^\| `(fkeras/[\w/.]+)` \|", page, re.M))
+    files = {f"fkeras/authoring/{p.name}" for p in (ROOT / "authoring").glob("[!_]*.py")}
+    assert paths == files | {wing.replace(".", "/") for wing in wings()}
 
 
 def test_the_core_names_wings_for_late_imports_in_three_files():

@@ -8,28 +8,30 @@ an infinite cost.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import math
 import re
-import types
-import unicodedata
 from typing import Literal
 
-_DIGITS = "0123456789"
-# after the backslash: "0" and up to two octal digits, or three; fewer are the number of a group
-_OCTAL_CODE = re.compile(r"0[0-7]{0,2}|[1-3][0-7]{2}")
-_QUANTIFIER = re.compile(r"\{(?P<least>[0-9]*)(?P<comma>,(?P<most>[0-9]*))?\}")
-_GROUP_NAME = re.compile(r"P<\w+>")
-_REFERENCE_NAME = re.compile(r"P=\w+\)")
-_CONDITION = re.compile(r"\(\w+\)")
-_FLAGS = re.compile(r"[aiLmsu]*(-[ims]+)?:")
-_GLOBAL_FLAGS = re.compile(r"[aiLmsu]+\)")
-# escapes that fit between characters
-_POSITIONS = "AZbB"
-# hexadecimal digits after the letter of an escape for one character
-_CODE_LENGTHS = types.MappingProxyType({"x": 2, "u": 4, "U": 8})
-_CONTROLS = types.MappingProxyType(dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True)))
-_CLASSES = "dDsSwW"
+_COMMENT = re.compile(r"\(\?#[^)]*\)|\(\?[aiLmsu]+\)")  # global flags count as a comment
+_TOKEN = re.compile(
+    r"""
+    (?P<reference>\(\?P=\w+\)|\\(?!0|[1-3][0-7]{2})[0-9]{1,2})
+    |(?P<condition>\(\?\(\w+\))
+    |(?P<once>\(\?(?:<?[=!]|>))
+    |(?P<plain>\(\?:)
+    |(?P<group>\((?!\?)|\(\?P<\w+>|\(\?[aiLmsu]*(?:-[ims]+)?:)  # `x`, which ignores spaces, is unknown
+    |(?P<position>[\^$]|\\[AZbB])
+    |(?P<class>\[\^?\]?(?:\\.|[^]\\])*\]|\\[dDsSwW])
+    |(?P<code>\\(?:x..|u.{4}|U.{8}|N\{[^}]*\}|[0-3][0-7]{0,2}|[abfnrtv]))
+    |(?P<character>\\.|[^()|])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_QUANTIFIER = re.compile(
+    r"(?:(?P<sign>[*+?])|\{(?!\})(?P<least>[0-9]*)(?P<comma>,(?P<most>[0-9]*))?\})(?P<mode>[?+]?)"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,14 +130,6 @@ class _Scanner:
             raise _UnknownError
         return part
 
-    def take(self, *texts: str) -> str:
-        """Moves past the first of these texts that comes next, and returns the text, or ""."""
-        for text in texts:
-            if self.pattern.startswith(text, self.at):
-                self.at += len(text)
-                return text
-        return ""
-
     def match(self, expression: re.Pattern[str]) -> re.Match[str] | None:
         """Moves past the match of an expression at this position."""
         match = expression.match(self.pattern, self.at)
@@ -143,10 +137,11 @@ class _Scanner:
             self.at = match.end()
         return match
 
-    def move(self, count: int) -> None:
-        self.at += count
-        if self.at > len(self.pattern):
-            raise _UnknownError
+    def take(self, text: str) -> bool:
+        """Moves past a character, if the character comes next."""
+        found = self.pattern.startswith(text, self.at)
+        self.at += found
+        return found
 
     def branches(self) -> Part:
         """Reads alternatives up to a closing bracket or the end."""
@@ -158,112 +153,57 @@ class _Scanner:
     def sequence(self) -> Part:
         """Reads parts up to the end of an alternative."""
         parts: list[Part] = []
-        while self.at < len(self.pattern) and self.pattern[self.at] not in "|)":
-            part = self.atom()
-            if part is not None:
-                parts.append(self.quantified(part))
-        return _sequence(parts)
+        while True:
+            while self.match(_COMMENT):  # a quantifier after a comment repeats the part before
+                pass
+            if parts and (quantifier := self.match(_QUANTIFIER)):
+                parts.append(_repeat(parts.pop(), quantifier))
+            elif self.at < len(self.pattern) and self.pattern[self.at] not in "|)":
+                parts.append(self.atom())
+            else:
+                return _sequence(parts)
 
-    def quantified(self, part: Part) -> Part:
-        """Reads the quantifier after a part, if there is one."""
-        min_count, max_count = 0, math.inf
-        quantifier = self.take("*", "+", "?")
-        if not quantifier:
-            # other braces are characters: "{}", "{a}"
-            match = None if self.pattern.startswith("{}", self.at) else self.match(_QUANTIFIER)
-            if match is None:
-                return part
-            min_count = int(match["least"] or 0)
-            max_count = min_count if match["comma"] is None else int(match["most"] or 0) or math.inf
-            if match["most"] and not int(match["most"]):
-                max_count = 0
-        elif quantifier != "*":
-            min_count, max_count = (1, math.inf) if quantifier == "+" else (0, 1)
-        possessive = self.take("?", "+") == "+"
-        width = min_count * part.width
-        return Part("repeat", "", (part,), min_count, max_count, possessive, width)
-
-    def atom(self) -> Part | None:
-        """Reads a part without its quantifier; None for a comment or flags."""
-        start = self.at
-        first = self.pattern[start]
-        self.at += 1
-        if first == "(":
-            return self.group()
-        if first == "\\":
-            return self.escape()
-        if first == "[":
-            self.take("^")
-            self.take("]")  # a bracket at the start is a member
-            while not self.take("]"):
-                self.move(2 if self.pattern.startswith("\\", self.at) else 1)
-        elif first in "^$":
-            return Part("position", first)
-        elif first == ".":
-            return _character("any")
-        text = self.pattern[start : self.at]
-        return _character(text[1] if len(text) == 3 else text)  # `[a]` is the character
-
-    def escape(self) -> Part:
-        """Reads an escape after its backslash."""
-        start = self.at
-        letter = self.pattern[start]
-        self.at += 1
-        if letter in _POSITIONS:
-            return Part("position", letter)
-        if letter in _DIGITS:
-            octal = _OCTAL_CODE.match(self.pattern, start)
-            if octal is None:
-                self.take(*_DIGITS)
-                return Part("reference", self.pattern[start : self.at])
-            self.at = octal.end()
-            return _character(chr(int(octal[0], 8)))
-        if letter == "N":
-            while not self.take("}"):
-                self.move(1)
-            return _character(unicodedata.lookup(self.pattern[start + 2 : self.at - 1]))
-        if letter in _CODE_LENGTHS:
-            self.move(_CODE_LENGTHS[letter])
-            return _character(chr(int(self.pattern[start + 1 : self.at], 16)))
-        return _character(f"\\{letter}" if letter in _CLASSES else _CONTROLS.get(letter, letter))
-
-    def group(self) -> Part | None:
-        """Reads a group after its opening bracket; None for a comment or flags."""
-        kind, plain = "", False
-        if self.take("?"):
-            if self.take("#"):
-                while not self.take(")"):
-                    self.move(1)
-                return None
-            if self.match(_GLOBAL_FLAGS):
-                return None
-            if self.match(_REFERENCE_NAME):
-                return Part("reference", "name")
-            if self.match(_CONDITION):
-                return self.condition()
-            plain = bool(self.take(":"))
-            kind = self.take("=", "!", "<=", "<!", ">")
-            # `x`, which ignores spaces, and other flags are unknown
-            if not (plain or kind or self.match(_GROUP_NAME) or self.match(_FLAGS)):
-                raise _UnknownError
-        inner = self.branches()
-        self.close()
-        if kind:
-            return Part("once", kind, (inner,), width=inner.width if kind == ">" else 0)
-        return inner if plain else Part("sequence", "group", (inner,), width=inner.width)
+    def atom(self) -> Part:
+        """Reads a part without its quantifier."""
+        token = self.match(_TOKEN)
+        if token is None:
+            raise _UnknownError
+        kind, text = token.lastgroup, token[0]
+        if kind in ("reference", "position"):
+            return Part(kind, text)
+        if kind == "code":  # these escapes are those of Python's strings
+            return _character(ast.literal_eval(f'"{text}"'))
+        if kind == "character":
+            return _character("any" if text == "." else text[-1])
+        if kind == "class":  # `[a]` is the character
+            return _character(text[1] if len(text) == 3 else text)
+        inner = self.condition() if kind == "condition" else self.branches()
+        if not self.take(")"):
+            raise _UnknownError
+        if kind == "once":
+            return Part("once", text, (inner,), width=inner.width if text == "(?>" else 0)
+        if kind == "group":
+            return Part("sequence", "group", (inner,), width=inner.width)
+        return inner
 
     def condition(self) -> Part:
         """Reads the alternatives of `(?(group)yes|no)` after the condition."""
         sequences = [self.sequence()]
         if self.take("|"):
             sequences.append(self.sequence())
-        self.close()
         width = min(part.width for part in sequences) if len(sequences) > 1 else 0
         return Part("branch", "", tuple(sequences), width=width)
 
-    def close(self) -> None:
-        if not self.take(")"):
-            raise _UnknownError
+
+def _repeat(part: Part, quantifier: re.Match[str]) -> Part:
+    sign, least, comma, most = quantifier.group("sign", "least", "comma", "most")
+    if sign:
+        min_count, max_count = int(sign == "+"), 1 if sign == "?" else math.inf
+    else:
+        min_count = int(least or 0)
+        max_count = min_count if comma is None else int(most) if most else math.inf
+    possessive, width = quantifier["mode"] == "+", min_count * part.width
+    return Part("repeat", "", (part,), min_count, max_count, possessive, width)
 
 
 def _character(text: str) -> Part:

@@ -9,6 +9,7 @@ import fkeras as fk
 from fkeras import layers
 from fkeras.host.containers.hdf5 import open_store
 from fkeras.saving import legacy
+from fkeras.saving.legacy.weights.weights import place_legacy_weights
 from fkeras.saving.weights.filling import abstract_build
 from tests.support.wheels import wheel
 
@@ -90,7 +91,7 @@ def test_a_published_segmenter_splits_thai_into_words():
         inputs = _features(package, text)
     shapes, state = abstract_build(_segmenter())
     with open_store(data) as store:
-        model, state = legacy.place_legacy_weights(store, shapes, state)
+        model, state = place_legacy_weights(store, shapes, state)
     begins = np.asarray(model.apply(list(inputs), state=state).value).ravel() > 0.5
     starts = [i for i, first in enumerate(begins) if first]
     got = [text[a:b] for a, b in zip(starts, [*starts[1:], len(text)], strict=True)]

@@ -227,6 +227,7 @@ def test_metrics_beyond_the_limit_in_legacy_files_are_rejected(name, config, wor
 ENDLESS = [
     "(a+)+$",
     "(.*.*)*x",
+    "(a(?#b)+)+$",
     "(a|a)*b",
     "(?:a?){4000000000}",
     "(.|.)*" * 9 + "x",
@@ -301,6 +302,8 @@ def test_usual_patterns_have_a_low_cost(pattern):
         (r"(a*)\1*", 2e6),
         ("(a)?(?(1)b*|c*)", 500),
         ("(?#a+b*)a", 10),  # comments and flags
+        ("a(?#b)*c", 500),  # the quantifier repeats the part before the comment
+        ("(a(?#b)+)+$", math.inf),
         ("(?i)a(?s-i:b*)", 200),
         ("(?x) a *", math.inf),
         ("a{}b{,c}{1", 10),  # braces that are characters
