@@ -14,7 +14,7 @@ from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.tree.walk import is_layer
-from fkeras.engine.values.annotations import Layer, Leaf, Tree
+from fkeras.engine.values.annotations import Layer, Leaf, Option, Tree
 from fkeras.engine.values.cache_size import CacheSize
 from fkeras.engine.values.random import ShapeKey, check_key
 from fkeras.engine.values.spec import as_specs, canonical_dtype
@@ -51,14 +51,20 @@ def takes_specs(hook: Any, kind: str) -> Any:
 
     if kind == "init_cache":
 
+        def init_cache(
+            self: Layer, batch: int, length: int, *specs: Tree, slack: int = 0
+        ) -> dict[str, Any]:
+            return caches.from_numbers(self, (batch, length, *specs), slack)
+
         @hides_internal_frames
         @functools.wraps(hook)
-        def init_cache(self: Layer, *arguments: Tree, slack: int = 0) -> dict[str, Any]:
+        def entries_or_state(self: Layer, *arguments: Tree, **options: Option) -> dict[str, Any]:
             if arguments and isinstance(arguments[0], CacheSize):
                 return hook(self, *arguments)
-            return caches.from_numbers(self, arguments, slack)
+            return init_cache(self, *arguments, **options)
 
-        return init_cache
+        entries_or_state.__wrapped__ = init_cache  # the signature that readers see
+        return entries_or_state
 
     @hides_internal_frames
     @functools.wraps(hook)

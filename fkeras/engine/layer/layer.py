@@ -54,6 +54,7 @@ from fkeras.engine.tree.walk import layers_in
 from fkeras.engine.tree.weight_dtypes import cast_dtype
 from fkeras.engine.tree.weights import make_weights, reset_carries
 from fkeras.engine.values.annotations import Field, Option, Skeleton, SomeLayer, Tree
+from fkeras.engine.values.cache_size import CacheSize
 from fkeras.engine.values.frozen import freeze_value
 from fkeras.engine.values.naming import checked_name
 
@@ -155,15 +156,16 @@ class Layer(Traits):
             return caches.from_former_call(self, specs if has_cache else (), slack) or {}
 
         @functools.partial(takes_specs, kind="init_cache")
-        def init_cache(self, *arguments: Tree, slack: int = 0) -> dict[str, Any]:
-            """Returns the state before the first call, with caches: `init_cache(batch, length, *specs)`.
+        def init_cache(self, size: CacheSize, *specs: Tree) -> dict[str, Any]:
+            """Returns the state before the first call, with caches; without caches that of `init_state`.
 
-            Layers without caches return their state. Authors of a layer with a cache write
-            `def init_cache(self, size, *specs)`, which returns the entries of the cache alone, for the
-            numbers `size.batch`, `size.length` and `size.slack`.
+            Authors of a layer with a cache write `def init_cache(self, size, *specs)`, which returns
+            the entries of the cache alone, for the numbers `size.batch`, `size.length` and `size.slack`.
 
             Args:
-                arguments: the number of rows, the most tokens of a row, and a spec for each input.
+                batch: number of rows.
+                length: the most tokens of a row.
+                specs: a spec, array or shape for each input; a model needs none.
                 slack: number of the last tokens that can be taken back from a cache with a window.
 
             Example:

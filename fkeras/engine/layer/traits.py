@@ -2,7 +2,9 @@
 
 The names begin with an underscore: completion in an editor lists what users call, and a subclass may
 have fields named `where` or `resolve`. Layers of the catalogue override these names; a user's layer
-seldom needs them.
+seldom needs them. Names that some layers alone need are declared beside the class: `KeepsTokens`
+(`engine.call.caches`), `HandlesStrings` (`engine.call.strings`), and `KerasForm`, `LosesMasks` and
+`CompletesOptions` (`engine.config.keras_form`).
 """
 
 from __future__ import annotations

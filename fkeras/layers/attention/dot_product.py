@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -320,19 +320,21 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
 
     # -- cache --------------------------------------------------------------------------------
 
-    def init_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
-        if len(specs) < 3:
-            raise fk.FKerasError(
-                f"{self._where}: init_cache(batch, length) needs the shapes of the inputs, received "
-                f"{len(specs)} shapes. Write attention.init_cache(batch, length, query, key, value, "
-                "positions), or call init_cache of the model that contains the layer."
-            )
-        _, key, value, *rest = specs
-        if not rest or rest[0] is None:
-            return {}
-        slots = int(min(size.length, self._ring_size + size.slack))
-        dtype = "int8" if self.cache == "int8" else self.policy.compute_dtype
-        return empty_cache(size.batch, slots, key, value, dtype)
+    if not TYPE_CHECKING:  # callers use the signature of `Layer`
+
+        def init_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
+            if len(specs) < 3:
+                raise fk.FKerasError(
+                    f"{self._where}: init_cache(batch, length) needs the shapes of the inputs, received "
+                    f"{len(specs)} shapes. Write attention.init_cache(batch, length, query, key, value, "
+                    "positions), or call init_cache of the model that contains the layer."
+                )
+            _, key, value, *rest = specs
+            if not rest or rest[0] is None:
+                return {}
+            slots = int(min(size.length, self._ring_size + size.slack))
+            dtype = "int8" if self.cache == "int8" else self.policy.compute_dtype
+            return empty_cache(size.batch, slots, key, value, dtype)
 
     def reset_state(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Returns a cache without tokens that reuses the arrays of `state`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -105,8 +105,10 @@ class Positions(fk.KeepsTokens, fk.Layer):
     _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(stores_state=False)
     _autocast: ClassVar[bool] = False
 
-    def init_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
-        return {"length": jnp.zeros(size.batch, "int32")}
+    if not TYPE_CHECKING:  # callers use the signature of `Layer`
+
+        def init_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
+            return {"length": jnp.zeros(size.batch, "int32")}
 
     def reset_state(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the state of rows without tokens."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -119,11 +119,13 @@ class RelativePositionBias(fk.Layer):
     ) -> Self:
         return self.with_weights(key, embeddings=(self.num_buckets, self.num_heads))
 
-    def init_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
-        if len(specs) > 1 and specs[1] is not None:
-            return {}
-        slots = jnp.arange(size.length, dtype="int32")
-        return {"positions": jnp.broadcast_to(slots, (size.batch, size.length))}
+    if not TYPE_CHECKING:  # callers use the signature of `Layer`
+
+        def init_cache(self, size: fk.CacheSize, *specs: fk.Tree) -> dict[str, Any]:
+            if len(specs) > 1 and specs[1] is not None:
+                return {}
+            slots = jnp.arange(size.length, dtype="int32")
+            return {"positions": jnp.broadcast_to(slots, (size.batch, size.length))}
 
     def forward(
         self,

@@ -10,6 +10,8 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.engine.call.caches import KeepsTokens, tokens_of
+from fkeras.engine.call.strings import HandlesStrings, makes_strings, reads_strings
 
 KEY = jax.random.key(0)
 PLUMBING = (
@@ -31,6 +33,24 @@ def test_public_names_of_a_layer_are_for_users():
     fields = set(layers.Dense.__dataclass_fields__)
     names = {name for name in dir(layers.Dense(3)) if not name.startswith("_")} - fields
     assert len(names) < 23, sorted(names)
+
+
+def test_rules_of_some_layers_are_no_members_of_layer():
+    """Caches, strings, Keras's files and interceptions: layers declare them beside `Layer`."""
+    rules = {
+        name for base in (KeepsTokens, HandlesStrings) for name in vars(base) if name[1] != "_"
+    }
+    rules |= {"_keras_form", "_loses_masks", "_complete_options", "_computed_layer"}
+    assert rules >= {"_capacity", "_makes_strings"}
+    assert not rules & {*dir(fk.Layer)}
+    assert len([n for n in dir(fk.Layer) if n.startswith("_") and not n.startswith("__")]) <= 10
+    plain, lookup = layers.ReLU(), layers.StringLookup(vocabulary=["a"])
+    assert (reads_strings(plain), makes_strings(plain), reads_strings(lookup)) == (
+        False,
+        False,
+        True,
+    )
+    assert tokens_of(plain)._capacity({}) is None
 
 
 class Crowded(fk.Layer):

@@ -189,8 +189,6 @@ def test_a_layer_with_a_cache_is_called_once():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((), {"slack": 2}, "positive integer for batch, received nothing"),
-        ((3,), {}, "positive integer for length, received nothing"),
         ((0, 8), {}, "positive integer for batch, received 0"),
         ((3, -1), {}, "positive integer for length, received -1"),
         ((3, 8.0), {}, "positive integer for length, received 8.0"),
@@ -216,6 +214,8 @@ def test_the_former_call_names_the_new_one():
         assert jax.tree.map(lambda a: a.shape, former) == jax.tree.map(lambda a: a.shape, new)
         with pytest.raises(ValueError, match="slack together with a batch and a length"):
             keeper.init_state(slack=2)
+        with pytest.raises(ValueError, match="positive integer for length, received nothing"):
+            keeper.init_state(3)
 
 
 class Counts(fk.Layer):
@@ -248,6 +248,14 @@ def test_a_cache_of_a_users_layer():
         cached = model.init_cache(2, 8, slack=1)
         assert cached["wrapper"]["layer"].keys() == entries
         np.testing.assert_array_equal(model.apply(np.ones((2, 4)), state=cached).value, 1)
+
+
+def test_sizes_by_name():
+    state = layers.Positions().init_cache(batch=2, length=8)
+    assert state["length"].shape == (2,)
+    for wrong, word in (({"batch": 2}, "length"), ({"batch": 2, "length": 8, "rows": 3}, "rows")):
+        with pytest.raises(TypeError, match=f"init_cache.*'{word}'"):
+            MODEL.init_cache(**wrong)
 
 
 def test_a_fixed_batch():
