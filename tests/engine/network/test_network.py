@@ -141,6 +141,15 @@ def test_a_tensor_from_the_middle_cuts_the_graph(key):
     np.testing.assert_allclose(upper_part(values), model(ones(2, 4)), rtol=1e-6)
 
 
+@pytest.mark.parametrize("spec", [(None, 3), (None, 2, 1), (None,)], ids=str)
+def test_specs_that_do_not_fit_the_inputs_are_an_error(key, spec):
+    model = fk.Sequential([fk.Input((2,)), layers.Dense(1)])
+    for method in (lambda: model.build(key, spec), lambda: model.init_state(spec)):
+        with pytest.raises(fk.FKerasError, match=r"expected a spec of shape \(None, 2\), received"):
+            method()
+    assert model.build(key, (5, 2)) == model.build(key)
+
+
 def test_an_unused_input_is_allowed(key):
     x, unused = fk.Input((4,), name="x"), fk.Input((7,), name="unused")
     model = fk.Model([x, unused], layers.Dense(2, name="d")(x)).build(key)
