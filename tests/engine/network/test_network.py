@@ -370,6 +370,19 @@ def test_sequential_models_build_later(key):
         model(ones(2, 4))
 
 
+def test_a_sequential_that_begins_with_a_model_has_the_input_of_the_model(key):
+    x = fk.Input((None, 3))
+    for base in (fk.Model(x, layers.Dense(2)(x)), fk.Sequential([x, layers.Dense(2)])):
+        model = fk.Sequential([base, layers.Flatten(), layers.Dropout(0.5)])
+        assert model.inputs.shape == (None, None, 3)
+        assert len(model) == 3
+        again = fk.Sequential.from_config(model.get_config())
+        assert again == model
+        assert fk.Trainer("sgd", "mse").init(model, key).model.built
+    pair = fk.Model([x, fk.Input((1,))], x)
+    assert fk.Sequential([pair, layers.Flatten()]).graph is None
+
+
 def test_add_pop_and_slices_return_new_models(key):
     model = fk.Sequential([fk.Input((4,)), layers.Dense(3)])
     longer = model.add(layers.Dense(2)).add(layers.Activation("relu"))
