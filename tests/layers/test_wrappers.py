@@ -471,6 +471,29 @@ def test_a_module_that_is_a_pytree_is_split_and_merged():
     assert [p.value.shape for p in layer.params.values()] == [(2, 5)]
 
 
+def test_an_argument_with_the_name_training_is_found_as_in_keras():
+    nn = pytest.importorskip("flax.linen")
+
+    class Dropped(nn.Module):
+        @nn.compact
+        def __call__(self, x, training=False):
+            return nn.Dropout(0.5, deterministic=not training)(x)
+
+        def plain(self, x):
+            return self(x)
+
+    def unbound(module, x, training):
+        return module(x, training)
+
+    x = jnp.ones((8, 20))
+    for method, changes in ((None, True), (unbound, True), ("plain", False)):
+        layer = layers.FlaxLayer(Dropped(), method).build(KEY, x)
+        np.testing.assert_array_equal(layer(x), x)
+        out = layer.apply(x, training=True, key=KEY).value
+        assert bool((out == 0).any()) == changes
+    assert "training_argument" not in layers.FlaxLayer(Dropped()).get_config()
+
+
 def test_a_missing_training_argument_is_reported():
     nn = pytest.importorskip("flax.linen")
 

@@ -29,7 +29,7 @@ from fkeras.engine.tree import donated
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.weights import weight_losses
 from fkeras.engine.values.annotations import Layer, Leaf, Network, Option, SomeLayer, Tree
-from fkeras.engine.values.arrays import TAKEN, as_array, is_array_like
+from fkeras.engine.values.arrays import TAKEN, as_array, conversion, is_array_like
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.random import check_key
 from fkeras.engine.values.spec import as_spec, as_specs
@@ -391,7 +391,7 @@ def _as_arrays(layer: Layer, tree: Tree) -> Tree:
             )
         raise TypeError(
             f"{layer._where}: expected arrays or symbolic tensors, received "
-            f"{type(value).__name__}. Convert it: jnp.asarray(x). Pass options of the call by name."
+            f"{type(value).__name__}. Convert it: {conversion(value)}. Pass options of the call by name."
         )
 
     return jax.tree.map(convert, tree)

@@ -30,13 +30,14 @@ from fkeras.engine.strings.network import StringNetwork
 from fkeras.engine.symbolic.input import InputLayer, is_input, needs_batch_size, symbolic
 from fkeras.engine.values.annotations import Tree
 from fkeras.engine.values.spec import Spec, name_axis
+from fkeras.engine.values.structure import Branch
 
 
 class Sequential(StringNetwork):
     """Applies layers one after another.
 
-    `add`, `pop` and slices return new values. If the first entry is `fk.Input(...)`, the shapes are
-    known at once, otherwise when the network is built or called.
+    `add`, `pop` and slices return new values. If the first entry is `fk.Input(...)` or a model with
+    an input, the shapes are known at once, otherwise when the network is built or called.
 
     Args:
         layers: the layers; the first entry may be a tensor from `fk.Input`.
@@ -289,6 +290,9 @@ def _start(entries: list[Any]) -> tuple[Any, list[Any]]:
                 "compose with fk.Model(inputs, outputs)."
             )
         return first, entries[1:]
+    if isinstance(first, Network) and first.graph and not isinstance(first.graph.inputs, Branch):
+        spec = first.graph.specs[first.graph.input_slots[0]]
+        return symbolic(InputLayer(batch_shape=spec.dims, dtype=spec.dtype)), entries
     return None, entries
 
 

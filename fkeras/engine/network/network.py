@@ -125,8 +125,13 @@ class Network(KeepsTokens, Layer):
         Args:
             key: a PRNG key.
             specs: a spec for each input; needed for a network without a graph.
+
+        Raises:
+            FKerasError: if a spec does not fit the input with which the graph was recorded.
         """
         network = self._resolve(*specs) if self.graph is None else self
+        if network is self:
+            self._bound_specs(specs)
         built = {
             name: layer if layer.built else build_layer(network, name, key)
             for name, layer in network.layers.items()
@@ -222,10 +227,16 @@ class Network(KeepsTokens, Layer):
         for slot, spec in zip(graph.input_slots, input_specs, strict=True):
             if spec is None:  # an optional input
                 continue
-            spec = as_spec(spec)
-            for dim, size in zip(graph.specs[slot].dims, spec.dims, strict=False):
-                if isinstance(dim, str) and isinstance(size, int):
-                    values[dim] = size
+            recorded, spec = graph.specs[slot], as_spec(spec)
+            sizes = list(zip(recorded.dims, spec.dims, strict=False))
+            known = [pair for pair in sizes if all(isinstance(d, int) for d in pair)]
+            if recorded.ndim != spec.ndim or any(a != b for a, b in known):
+                raise FKerasError(
+                    f"{self._where}, input {graph.coords[slot].layer!r}: expected a spec of shape "
+                    f"{recorded.shape}, received {spec.shape}. Make the model for this shape.",
+                    layer=self._where,
+                )
+            values |= {d: n for d, n in sizes if isinstance(d, str) and isinstance(n, int)}
         return tuple(Spec(tuple(_bind(d, values) for d in s.dims), s.dtype) for s in graph.specs)
 
     def __getitem__(self, index: Any) -> Any:

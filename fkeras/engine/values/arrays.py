@@ -107,7 +107,7 @@ def read_array(value: Leaf, where: str, complex_numbers: bool = False) -> Leaf:
             return array
     else:
         raise TypeError(
-            f"{where}: expected arrays, received {kind.__name__}. Convert it: np.asarray(x)."
+            f"{where}: expected arrays, received {kind.__name__}. Convert it: {conversion(value)}."
         )
     array = _unbox_numbers(array) if array.dtype == object else array
     dtype = array.dtype
@@ -116,6 +116,17 @@ def read_array(value: Leaf, where: str, complex_numbers: bool = False) -> Leaf:
     if not _is_number(dtype) or (dtype.kind == "c" and not complex_numbers):
         _reject_dtype(value, dtype, where)
     return array if isinstance(array, np.memmap) else plain(array, where)
+
+
+def conversion(value: Leaf) -> str:
+    """Returns code that makes an array of a value `x`, for error messages.
+
+    Example:
+        >>> conversion(range(3))
+        'np.asarray(x)'
+    """
+    sparse = [f"x.{name}()" for name in ("toarray", "todense") if hasattr(value, name)]
+    return sparse[0] if sparse else "np.asarray(x)"
 
 
 def _is_number(dtype: np.dtype) -> bool:

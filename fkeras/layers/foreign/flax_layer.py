@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -97,7 +98,7 @@ class FlaxLayer(ForeignLayer):
     layer.
 
     `training_argument` names the module's argument for the training mode, if the module has this
-    argument. (Keras supports only the name `training`.) Only modules of Flax need the package:
+    argument. As in Keras, an argument with the name `training` is found. Only modules of Flax need the package:
     `pip install flax`.
 
     Args:
@@ -108,7 +109,8 @@ class FlaxLayer(ForeignLayer):
         seed: takes the place of the layer's name in the key of each call, so that layers with equal
             seeds draw equally; None for the name.
         training_argument: name of the argument that is True in training; the prefix "not " inverts
-            the argument, for example "not deterministic". Keyword only.
+            the argument, for example "not deterministic"; None for "training", if the method has
+            this argument. Keyword only.
         rngs: names of the module's random streams in training. Keyword only.
 
     Shapes:
@@ -230,11 +232,19 @@ class FlaxLayer(ForeignLayer):
 
     def _option(self, training: bool) -> dict[str, bool]:
         options = {"is_training": training} if isinstance(self.module, NnxModule) else {}
-        name = self.training_argument
+        name = self.training_argument or self._found_argument()
         if name is None:
             return options
         opposite = name.startswith("not ")
         return {**options, name.removeprefix("not "): training != opposite}
+
+    def _found_argument(self) -> str | None:
+        """Returns Keras's name of the training flag if the method has an argument of this name."""
+        module = self.module.module if isinstance(self.module, HashedModule) else self.module
+        method = self.method or "__call__"
+        function = getattr(type(module), method, None) if isinstance(method, str) else method
+        has_flag = function is not None and "training" in inspect.signature(function).parameters
+        return "training" if has_flag and not isinstance(module, NnxModule) else None
 
     def get_config(self) -> dict[str, Any]:
         """Returns the module's class and fields, and deviations from Keras's defaults."""

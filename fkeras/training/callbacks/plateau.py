@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class ReduceLROnPlateau(Callback):
         >>> run.opt_state.learning_rate
         Array(0.05, dtype=float32)
     """
+
+    sets_learning_rate: ClassVar[bool] = True
 
     monitor: str = option(default="val_loss", convert=text())
     factor: Real = option(default=0.1, convert=real(above=0, below=1))

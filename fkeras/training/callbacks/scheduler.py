@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -46,6 +46,8 @@ class LearningRateScheduler(Callback):
         >>> run.opt_state.learning_rate
         Array(0.125, dtype=float32)
     """
+
+    sets_learning_rate: ClassVar[bool] = True
 
     schedule: Callable[..., Any] = option(convert=function())
     verbose: int = option(default=0, convert=either(integer(minimum=0), boolean))

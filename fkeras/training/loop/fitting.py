@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fkeras.host.processes.alone import ALONE, Alone
+from fkeras.optimizers.updates.rates import learning_rate
 from fkeras.training import callbacks as hooks
 from fkeras.training.checkpoint import Checkpoint, open_store
 from fkeras.training.data.array_feed import Feed
@@ -166,6 +167,8 @@ class _Training:
             _warn_left_out(loop.left_out, epoch)
         run = point.run.replace(position=np.asarray([epoch + 1, 0], "int32"))
         logs |= self._validate(run, epoch, test_call_size)
+        if any(callback.sets_learning_rate for callback in self.callbacks):
+            logs["learning_rate"] = float(learning_rate(run.opt_state))
         progress.end(logs, feed.rows(batches), batches)
         run, stop = self._call("on_epoch_end", run, epoch, logs)
         # With a fixed number of steps the next epoch continues the same pass over the source.

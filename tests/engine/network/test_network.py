@@ -141,6 +141,15 @@ def test_a_tensor_from_the_middle_cuts_the_graph(key):
     np.testing.assert_allclose(upper_part(values), model(ones(2, 4)), rtol=1e-6)
 
 
+@pytest.mark.parametrize("spec", [(None, 3), (None, 2, 1), (None,)], ids=str)
+def test_specs_that_do_not_fit_the_inputs_are_an_error(key, spec):
+    model = fk.Sequential([fk.Input((2,)), layers.Dense(1)])
+    for method in (lambda: model.build(key, spec), lambda: model.init_state(spec)):
+        with pytest.raises(fk.FKerasError, match=r"expected a spec of shape \(None, 2\), received"):
+            method()
+    assert model.build(key, (5, 2)) == model.build(key)
+
+
 def test_an_unused_input_is_allowed(key):
     x, unused = fk.Input((4,), name="x"), fk.Input((7,), name="unused")
     model = fk.Model([x, unused], layers.Dense(2, name="d")(x)).build(key)
@@ -359,6 +368,19 @@ def test_sequential_models_build_later(key):
     assert built.graph.layer("dense_1").output_shape == (None, 3)
     with pytest.raises(fk.FKerasError, match="Build it"):
         model(ones(2, 4))
+
+
+def test_a_sequential_that_begins_with_a_model_has_the_input_of_the_model(key):
+    x = fk.Input((None, 3))
+    for base in (fk.Model(x, layers.Dense(2)(x)), fk.Sequential([x, layers.Dense(2)])):
+        model = fk.Sequential([base, layers.Flatten(), layers.Dropout(0.5)])
+        assert model.inputs.shape == (None, None, 3)
+        assert len(model) == 3
+        again = fk.Sequential.from_config(model.get_config())
+        assert again == model
+        assert fk.Trainer("sgd", "mse").init(model, key).model.built
+    pair = fk.Model([x, fk.Input((1,))], x)
+    assert fk.Sequential([pair, layers.Flatten()]).graph is None
 
 
 def test_add_pop_and_slices_return_new_models(key):

@@ -42,9 +42,12 @@ def test_reduce_lr_on_plateau_decides_as_keras_does(options):
 
 
 def test_plateau_in_fit_and_its_messages(capsys):
-    run, _ = fit(ReduceLROnPlateau("loss", mode="max", patience=1, verbose=1), epochs=2)
+    plateau = ReduceLROnPlateau("loss", mode="max", patience=1, verbose=1)
+    run, history = fit(plateau, epochs=2)
     assert "Epoch 2: reduced the learning rate from 0.1 to 0.01." in capsys.readouterr().out
     np.testing.assert_allclose(run.opt_state.learning_rate, 0.01, rtol=1e-6)
+    # as in Keras, the rate of an epoch is that before a reduction at its end
+    np.testing.assert_allclose(history.history["learning_rate"], [0.1, 0.1], rtol=1e-6)
     for scheduled in (ReduceLROnPlateau("loss"), LearningRateScheduler(lambda epoch, lr: lr)):
         trainer = fk.Trainer(fk.optimizers.SGD(lambda step: 0.1), "mse")
         with pytest.raises(ValueError, match="has a schedule"):

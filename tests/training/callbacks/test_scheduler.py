@@ -30,8 +30,9 @@ def test_learning_rate_scheduler():
     watch = LambdaCallback(
         on_epoch_end=lambda epoch, run, logs: rates.append(float(run.opt_state.learning_rate))
     )
-    run, _ = fit(LearningRateScheduler(schedule), watch, epochs=3)
+    run, history = fit(LearningRateScheduler(schedule), watch, epochs=3)
     np.testing.assert_allclose(rates, expected, rtol=1e-6)
+    np.testing.assert_allclose(history.history["learning_rate"], expected, rtol=1e-6)
     assert seen == [(0, 0.1), (1, 0.1), (2, 0.05)]
     # a training that goes on within an epoch does not halve the rate twice
     halving = LearningRateScheduler(lambda epoch, lr: lr / 2, name="halving")

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 
 import fkeras as fk
 from fkeras import layers
@@ -107,6 +108,7 @@ CASES = (
     (lambda: fit(validation_data=(X, Y[:9])), r"x 40, y 9"),
     (lambda: fit(iter([X])), r"expected arrays, received list_iterator"),
     (lambda: fit(iter([X]), validation_split=0.1), r"expected arrays, received list_iterator"),
+    (lambda: fit(scipy.sparse.eye_array(8)), r"received dia_array. Convert it: x.toarray\(\)"),
     (lambda: TRAINER.evaluate(RUN, X, Y, steps=0), r"steps: expected"),
     (lambda: TRAINER.fit(X, Y), r"run = trainer\.init\(model, jax\.random\.key\(0\)\)"),
     (lambda: TRAINER.predict(RUN.model, X), r"trainer\.predict\(run, \.\.\.\)"),

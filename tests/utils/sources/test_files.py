@@ -94,6 +94,17 @@ def test_images_equal_keras(images, options):
     assert len(ours) == len(list(ours))
 
 
+def test_subsets_without_a_seed_have_no_common_files(images):
+    options = {"image_size": (4, 4), "validation_split": 0.4, "verbose": False}
+    both = fk.utils.image_dataset_from_directory(images, subset="both", **options)
+    parts = [
+        fk.utils.image_dataset_from_directory(images, subset=subset, **options)
+        for subset in ("training", "validation")
+    ]
+    assert [p.file_paths for p in parts] == [p.file_paths for p in both]
+    assert not {*parts[0].file_paths} & {*parts[1].file_paths}
+
+
 @pytest.mark.exhaustive
 def test_subset_both_returns_and_prints_two_parts(images, capsys):
     options = {"image_size": (4, 4), "validation_split": 0.4, "subset": "both", "seed": 1}

@@ -71,6 +71,8 @@ class Callback(Configurable):
     #: whether the callback only reports (to a file, a screen, a service). In a training of several
     #: processes, these callbacks run in process 0 only; all other callbacks run in every process.
     reports_only: ClassVar[bool] = False
+    #: whether the hooks change the learning rate, so that the logs of epochs have the rate.
+    sets_learning_rate: ClassVar[bool] = False
 
     name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
 

@@ -105,6 +105,7 @@ class LayerProxy(Proxy):
 
     _fk = fk.Layer
     _parts = _trainer = _run = _starts = None
+    _seen = ()  # the inputs of the first call
 
     def __init__(self, *args, **kwargs):
         if self._in_test:
@@ -208,6 +209,7 @@ class LayerProxy(Proxy):
             if any(m is not None for m in flat(masks)):
                 options["mask"] = masks[0] if len(masks) == 1 else tuple(masks)
         training = bool(options.pop("training", keras_form(self._value).training_default))
+        self._seen = self._seen or tuple(inputs)
         self._build(*inputs)
         out = self._value.apply(
             *inputs, state=self._state, training=training, key=next_key(), **options
@@ -222,6 +224,7 @@ class LayerProxy(Proxy):
         return out.value
 
     def compute_output_shape(self, *shapes, **named):
+        shapes += (named.pop("input_shape"),) if "input_shape" in named else ()
         inputs = {k.removesuffix("_shape"): _mapped(KerasTensor, v) for k, v in named.items()}
         out = self(*_mapped(KerasTensor, shapes), **inputs)
         return tree.map_structure(lambda t: tuple(t.shape), out)
@@ -234,7 +237,6 @@ class LayerProxy(Proxy):
         mask = mask if mask is not None else previous_mask
         inputs, mask = tree.map_structure(ones, unwrap((inputs, mask)))
         self._build(inputs)
-        mask = None if all(m is None for m in flat([mask])) else mask
         return self._value.apply(inputs, state=self._state, key=next_key(), mask=mask).mask
 
     def reset_state(self):
@@ -245,11 +247,11 @@ class LayerProxy(Proxy):
     def adapt(self, *args, **kwargs):
         self._value = self._value.adapt(*unwrap(args), **unwrap(kwargs))
 
-    def quantize(self, mode=None, config=None, **options):
+    def quantize(self, mode=None, config=None, type_check=True, **options):
         quantization = config if config is not None else mode
         if isinstance(quantization, keras.quantizers.QuantizationConfig):
             raise Unsupported("configurations of Keras's quantization")
-        self._value = fk.quantize(self._value, quantization)
+        self._value = fk.quantize(self._value, quantization, **options)
         self._state, self._inited = {}, False
 
     # ------------------------------------------------------------ weights
@@ -284,11 +286,18 @@ class LayerProxy(Proxy):
     variable_dtype = property(lambda self: self._value.policy.variable_dtype)
     dtype_policy = property(lambda self: keras.dtype_policies.get(self._value.policy.name))
 
+    def _inner(self, layer):
+        """Returns the proxy of a layer inside, which does not change this layer."""
+        inner = wrap(layer)
+        if isinstance(self._state.get(layer.name), dict):
+            inner._state, inner._inited = dict(self._state[layer.name]), True
+        return inner
+
     def __getattr__(self, name):
         if name == "layers" and isinstance(self._value, fk.Network):
             layers = [self._value.layers[name] for name in self._value.layers]
             hidden = fk.layers.InputLayer if isinstance(self, Sequential) else ()
-            return [wrap(x) for x in layers if not isinstance(x, hidden)]
+            return [self._inner(x) for x in layers if not isinstance(x, hidden)]
         if name in self.__dict__.get("_state", ()):
             return Weight(self, name)
         value = super().__getattr__(name)
@@ -405,14 +414,16 @@ class Trained:
             optimizer.learning_rate = self._run.opt_state.learning_rate
         return optimizer
 
-    def save(self, path, **options):
-        fk.save_model(str(path), self._value, self._state)
+    def save(self, path, overwrite=True, **options):
+        if not self.built and self._parts and self._parts[0]._seen:
+            self._shaped(self._parts[0]._seen[0])
+        fk.save_model(str(path), self._value, self._state, **options)
 
-    def save_weights(self, path, **options):
-        fk.save_weights(str(path), self._value, self._state)
+    def save_weights(self, path, overwrite=True, **options):
+        fk.save_weights(str(path), self._value, self._state, **options)
 
     def load_weights(self, path, **options):
-        self._value, self._state = fk.load_weights(str(path), self._value, self._state)
+        self._value, self._state = fk.load_weights(str(path), self._value, self._state, **options)
 
     def __setattr__(self, name, value):
         if name == "history":
@@ -510,6 +521,12 @@ class Sequential(Trained, LayerProxy):
         self._parts.append(layer)
         self._make()
 
+    def build(self, *shapes):
+        if self._value.graph is None:
+            super().build(*shapes)
+        else:
+            self._value.build(next_key(), *_mapped(tuple, shapes))
+
     def _build(self, *specs):
         super()._build(*(() if self._value.graph is not None else specs))
 
@@ -526,7 +543,7 @@ def load_model(path, custom_objects=None, compile=True, safe_mode=True):
 
 
 def save_model(model, path, **options):
-    model.save(path)
+    model.save(path, **options)
 
 
 def clone_model(model, **options):
