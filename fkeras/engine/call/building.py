@@ -56,6 +56,8 @@ def takes_specs(hook: Any, kind: str) -> Any:
         ) -> dict[str, Any]:
             return caches.from_numbers(self, (batch, length, *specs), slack)
 
+        init_cache.__qualname__ = hook.__qualname__
+
         @hides_internal_frames
         @functools.wraps(hook)
         def entries_or_state(self: Layer, *arguments: Tree, **options: Option) -> dict[str, Any]:

@@ -256,9 +256,9 @@ class Network(KeepsTokens, Layer):
         plain = is_plain(self, inputs, state, key, mask, options)
         if not plain and symbolic_arguments(inputs, options, mask):
             return super().apply(*inputs, mask=mask, **mode, **options)  # raises
-        return self._compute(inputs, mode, mask, options)
+        return self._apply_to_arrays(inputs, mode, mask, options)
 
-    def _compute(
+    def _apply_to_arrays(
         self, inputs: tuple, mode: dict[str, Any], mask: Tree, options: Mapping[str, Any]
     ) -> Output:
         """Computes a call on arrays."""

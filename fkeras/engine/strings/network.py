@@ -42,14 +42,14 @@ class StringNetwork(HandlesStrings, Network):
     def _makes_strings(self) -> bool:  # type: ignore[override]
         return self.graph is not None and STRING in self.graph.computed_dtypes
 
-    def _compute(
+    def _apply_to_arrays(
         self, inputs: tuple, mode: dict[str, Any], mask: Tree, options: Mapping[str, Any]
     ) -> Output:
         if self._makes_strings:
             out = self._halves(split_after)[0].apply(*inputs, mask=mask, **mode, **options)
             return dataclasses.replace(out, value=decoded_values(self, out.value), mask=None)
         if not self._reads_strings:
-            return super()._compute(inputs, mode, mask, options)
+            return super()._apply_to_arrays(inputs, mode, mask, options)
         arrays = read_inputs(self, inputs, mask, options)
         if on_host(self):
             return Output(run_on_host(self, arrays))
@@ -63,9 +63,11 @@ class StringNetwork(HandlesStrings, Network):
         return self.__dict__["_cut"]
 
 
-def _network(inputs: Tree, outputs: Tree, name: str | None) -> StringNetwork:
-    network = StringNetwork(name=name)
+def _network(inputs: Tree, outputs: Tree, name: str | None) -> Network:
+    network = Network(name=name)
     graph, layers = close(inputs, outputs, network._where)
+    if STRING in graph.input_dtypes | graph.computed_dtypes:
+        network = StringNetwork(name=name)
     return network.replace(graph=graph, layers=layers)
 
 

@@ -254,7 +254,7 @@ def test_sizes_by_name():
     state = layers.Positions().init_cache(batch=2, length=8)
     assert state["length"].shape == (2,)
     for wrong, word in (({"batch": 2}, "length"), ({"batch": 2, "length": 8, "rows": 3}, "rows")):
-        with pytest.raises(TypeError, match=f"init_cache.*'{word}'"):
+        with pytest.raises(TypeError, match=f"^Layer.init_cache.*'{word}'"):
             MODEL.init_cache(**wrong)
 
 
