@@ -1,4 +1,4 @@
-"""Positional arguments of functions of users."""
+"""Arguments of functions of users."""
 
 from __future__ import annotations
 
@@ -29,3 +29,15 @@ def accepts(function: Callable[..., Any], count: int) -> bool:
     if code.co_kwonlyargcount > len(called.__kwdefaults__ or ()):
         return False
     return least <= count and (count <= most or bool(code.co_flags & inspect.CO_VARARGS))
+
+
+def argument_names(function: Callable[..., Any] | None) -> tuple[str, ...]:
+    """Returns the names of the parameters of a plain or wrapped function; () if they are unknown.
+
+    Example:
+        >>> argument_names(lambda x, *, training=False: x)
+        ('x', 'training')
+    """
+    inner = None if function is None else inspect.unwrap(function)
+    code = getattr(getattr(inner, "__func__", inner), "__code__", None)
+    return () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -13,6 +12,7 @@ from jax.typing import DTypeLike
 
 from fkeras.engine.config.serialization import resolve
 from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.engine.values.callables import argument_names
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.foreign.base import ForeignLayer
 from fkeras.layers.foreign.nnx_module import NnxModule, is_nnx, split_nnx
@@ -243,7 +243,7 @@ class FlaxLayer(ForeignLayer):
         module = self.module.module if isinstance(self.module, HashedModule) else self.module
         method = self.method or "__call__"
         function = getattr(type(module), method, None) if isinstance(method, str) else method
-        has_flag = function is not None and "training" in inspect.signature(function).parameters
+        has_flag = "training" in argument_names(function)
         return "training" if has_flag and not isinstance(module, NnxModule) else None
 
     def get_config(self) -> dict[str, Any]:

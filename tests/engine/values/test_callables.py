@@ -1,4 +1,4 @@
-"""Functions of users: how many positional arguments they take."""
+"""Arguments of functions of users: numbers and names."""
 
 import functools
 import math
@@ -6,7 +6,7 @@ import math
 import jax
 import pytest
 
-from fkeras.engine.values.callables import accepts
+from fkeras.engine.values.callables import accepts, argument_names
 
 
 class Called:
@@ -37,3 +37,9 @@ class Called:
 )
 def test_counts_of_arguments(function, counts):
     assert {count for count in range(3) if accepts(function, count)} == counts
+
+
+def test_names_of_arguments():
+    assert argument_names(jax.jit(lambda x, y=1, *, training=False: x)) == ("x", "y", "training")
+    assert argument_names(Called().rate) == ("self", "epoch", "rate")
+    assert argument_names(math.exp) == argument_names(None) == ()
