@@ -43,8 +43,8 @@ ROOT = HERE.parents[2]
 TABLE = HERE / "expected.tsv"
 # Tests that do not run. tools/stress/applications.py compares the applications.
 _OMITTED = """callbacks/backup callbacks/orbax callbacks/remote distillation distribution
-dtype_policies legacy ops/function_test.py saving/file_editor saving/object_registration tree
-utils/file_utils utils/progbar wrappers"""
+dtype_policies legacy ops/function_test.py quantizers/awq_config quantizers/gptq_config
+saving/file_editor saving/object_registration tree utils/file_utils utils/progbar wrappers"""
 _INTERNAL = """applications/applications_test.py backend datasets export/litert export/openvino
 export/saved_model export/tfsm export/torch testing trainers/data_adapters
 trainers/compile_utils trainers/epoch_iterator ops/operation ops/symbolic ops/node_test.py
