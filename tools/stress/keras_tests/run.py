@@ -17,6 +17,7 @@ with `code` explain the codes, whose kinds are:
 - `documented`: a row of docs/explanation/differences.md or a name of omitted.md
 - `internals`: the test checks objects, attributes or messages of Keras that no user sees
 - `adapter`: the stand-in cannot express the test
+- `open`: a difference that is neither mended nor documented yet
 - `keras`: Keras itself fails
 
 A test is judged if it calls fkeras, passes or fails, and checks neither internals nor a failure of
