@@ -7,9 +7,10 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.engine.network.id_tables import id_tables
 from fkeras.nn.numerics.indices import equals, unsigned_indices, valid_indices
 from fkeras.training.data import host_arrays
-from fkeras.training.inputs import checks, ids
+from fkeras.training.inputs import checks
 
 KEY = jax.random.key(0)
 # invalid indices for a table of 3 rows, in dtypes that can represent them
@@ -156,16 +157,16 @@ def test_loops_name_the_row_of_an_id_and_of_a_label(dtype, values):
 
 
 def test_tables_are_found_inside_networks_and_wrappers():
-    assert ids.tables(RUNS["int32"].model) == ((0, "twice/sequential/table", 3),)
+    assert id_tables(RUNS["int32"].model) == ((0, "twice/sequential/table", 3),)
     inputs = fk.Input((4, 2), dtype="int32")
     reverse = layers.ReversibleEmbedding(5, 2, name="both")
     y = layers.TimeDistributed(layers.Embedding(7, 2), name="steps")(inputs)
     scores = reverse(fk.Input((2,), name="vectors"), reverse=True)
-    assert ids.tables(fk.Model([inputs], y)) == ((0, "steps", 7),)
+    assert id_tables(fk.Model([inputs], y)) == ((0, "steps", 7),)
     encoded = layers.CategoryEncoding(4, name="encoded")(inputs)
     vectors = fk.Input((2,), name="vectors")
     model = fk.Model([inputs, vectors], [encoded, reverse(vectors, reverse=True)])
-    assert ids.tables(model) == ((0, "encoded", 4),)
+    assert id_tables(model) == ((0, "encoded", 4),)
     assert scores.shape == (None, 5)
 
 
