@@ -11,6 +11,7 @@ from fkeras.engine.network.id_tables import id_tables
 from fkeras.nn.numerics.indices import equals, unsigned_indices, valid_indices
 from fkeras.training.data import host_arrays
 from fkeras.training.inputs import checks
+from fkeras.training.inputs.ids import check_ids
 
 KEY = jax.random.key(0)
 # invalid indices for a table of 3 rows, in dtypes that can represent them
@@ -204,7 +205,7 @@ def test_blocks_of_mapped_files_are_checked(tmp_path, monkeypatch):
     with pytest.raises(
         ValueError, match=r"x, row 20: 'table' expected .* received 7.0 at \[20, 0\]"
     ):
-        ids.check_ids(model, mapped)
+        check_ids(model, mapped)
 
 
 def test_class_weights_need_classes():
