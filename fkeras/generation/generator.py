@@ -131,7 +131,7 @@ class Generator:
         inputs_mask: Any = None,
         rows: jax.Array | np.ndarray | Sequence[int] | None = None,
     ) -> Generated:
-        """Continues prompts with new tokens; arguments, result and errors are those of `fk.generate`."""
+        """Continues prompts with new tokens, as `fk.generate` with the fields of this generator."""
         requests.check_state(state)
         prompt = prompts.prompt_of(ids, lengths, mask)
         batch = prompt.ids.shape[0]

@@ -100,8 +100,8 @@ class Runner:
         boundaries = self.reader.form.boundaries
         if self.outgrows and boundaries:
             carry = self.method.read_again(self.reader, self.sampling, carry)
-        steps_array = np.int32(steps)
-        carry = self.method.advance(self.reader, self.sampling, carry, steps_array, donate=True)
+        bound = np.int32(steps)
+        carry = self.method.advance(self.reader, self.sampling, carry, bound, donate=True)
         status = _status(boundaries, self.sampling.starts, carry.lengths, carry.active)
         self.longest, self.outgrows, self.is_active = map(int, jax.device_get(status))
         fitting = int(steps * _SECONDS / (time.perf_counter() - start))

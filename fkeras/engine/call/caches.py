@@ -1,6 +1,6 @@
 """`KeepsTokens`: layers whose state can hold the tokens of earlier calls.
 
-Other layers know nothing of caches: `tokens_of` and `state_with_cache` answer for them.
+For other layers, `tokens_of` and `state_with_cache` use the defaults of this class.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class KeepsTokens:
     """Base class, beside `Layer`, of layers that keep tokens and of layers that contain others.
 
     A layer with a cache alone needs no base class: `init_cache(self, size, *specs)` makes the entries.
-    This class adds the answers by which a model on concrete arrays checks the room of its caches.
+    With the methods of this class, a model on concrete arrays checks the capacity of its caches.
     """
 
     def _state_with_cache(self: Any, size: CacheSize, *specs: Tree) -> dict[str, Any]:
@@ -28,7 +28,7 @@ class KeepsTokens:
         return {**self.init_state(*inputs), **self.init_cache(size, *inputs)}
 
     def _capacity(self, state: Mapping[str, Any]) -> int | None:
-        """Returns the most tokens of a row that the cache in `state` has room for; None: no limit."""
+        """Returns the maximum number of tokens of a row in the cache of `state`; None for no limit."""
         return None
 
     def _keeps_tokens(self, inputs: tuple) -> bool:
@@ -40,14 +40,14 @@ class KeepsTokens:
         return None
 
     def _check_capacity(self, state: Mapping[str, Any], inputs: tuple, mask: Tree) -> None:
-        """Raises FKerasError if the cache in `state` has no room for the tokens of a concrete call."""
+        """Raises FKerasError if the tokens of a concrete call exceed the cache in `state`."""
 
 
 _NO_TOKENS = KeepsTokens()
 
 
 def tokens_of(layer: Layer) -> KeepsTokens:
-    """Returns the layer if it keeps tokens, otherwise an object with the answers of other layers.
+    """Returns the layer if it keeps tokens, otherwise an object with the defaults of `KeepsTokens`.
 
     Example:
         >>> import fkeras as fk

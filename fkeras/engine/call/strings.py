@@ -1,6 +1,6 @@
 """`HandlesStrings`: layers that take or return strings, which exist on the host only.
 
-Other layers know nothing of strings: `reads_strings` and `makes_strings` answer for them. A call with
+For other layers, `reads_strings` and `makes_strings` return False. A call with
 strings does not compile, so `probe` infers shapes from calls on two samples.
 """
 

@@ -1,8 +1,8 @@
 """`KerasForm`: how Keras's files hold a layer, where they differ from the layer's own fields.
 
 Layers compute without this declaration. The readers and writers of graphs (`engine.graph_json`), of
-weight files (`saving.weights`) and of legacy files (`saving.legacy`) ask the functions of this file,
-which have the answers for layers that declare nothing.
+weight files (`saving.weights`) and of legacy files (`saving.legacy`) call the functions of this file,
+which return defaults for layers without a declaration.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def loses_masks(layer: Any, masks: Sequence[Any]) -> bool:
         >>> [loses_masks(l, [True]) for l in (fk.layers.Masking(), fk.layers.ReLU())]
         [True, False]
     """
-    # of the class: a layer has no attribute in silence
+    # the class is checked: a missing attribute of a layer starts the search for a migration hint
     if issubclass(type(layer), LosesMasks):
         return layer._loses_masks(masks)
     return not layer.supports_masking

@@ -1,8 +1,8 @@
 """`StringNetwork`: a network whose graph may begin and end with layers of strings.
 
 This file decides where strings are: layers of strings before the network of numbers, the device's
-network of numbers, and layers of strings after the network of numbers. All other files ask for the
-device's network and for the values at its ends.
+network of numbers, and layers of strings after the network of numbers. Other files use `device_part`,
+`host_values` and `decoded_values`.
 """
 
 from __future__ import annotations
