@@ -38,8 +38,8 @@ def log_probabilities(y_pred: jax.Array, from_logits: bool, axis: int) -> jax.Ar
     Probabilities that are all 0 stay 0 and are then clipped to 1e-7.
     """
     if from_logits:
-        shifted, total = _shifted(y_pred, axis)
-        return shifted - jnp.expand_dims(total, axis)
+        shifted, log_sum = _shifted(y_pred, axis)
+        return shifted - jnp.expand_dims(log_sum, axis)
     return jnp.log(jnp.clip(_shares(y_pred, axis), EPSILON, 1.0 - EPSILON))
 
 
@@ -287,14 +287,14 @@ def sparse_categorical_crossentropy(
         y_pred = jnp.where(jnp.expand_dims(ignored, axis), jnp.ones((), y_pred.dtype), y_pred)
     if from_logits:
         # the sum of exponentials is outside of the selection: the gradient needs no sum over the classes
-        logs, total = _shifted(y_pred, axis)
+        logs, log_sum = _shifted(y_pred, axis)
     else:
-        logs, total = log_probabilities(y_pred, False, axis), 0.0
+        logs, log_sum = log_probabilities(y_pred, False, axis), 0.0
     # a comparison instead of a gather: XLA fuses it, and its gradient is no scatter
     classes = jax.lax.broadcasted_iota("int32", y_pred.shape, axis % y_pred.ndim)
     is_label = classes == jnp.expand_dims(labels, axis)
     of_label = jnp.sum(jnp.where(is_label, logs, 0.0), axis=axis)
-    losses = jnp.where(valid, total - of_label, jnp.nan)
+    losses = jnp.where(valid, log_sum - of_label, jnp.nan)
     return losses if ignore_class is None else jnp.where(ignored, 0.0, losses)
 
 
