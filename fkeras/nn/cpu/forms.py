@@ -233,7 +233,12 @@ def _transposed(
     def linear(operand: Any) -> jax.Array:
         return function(*operands[:number], operand, *operands[number + 1 :])
 
-    return jax.linear_transpose(linear, spec)(operands[number])[0]
+    # the derivative is the function itself; its loops know which of their operands are linear,
+    # which jax 0.7 needs to transpose a loop
+    def derivative(operand: Any) -> jax.Array:
+        return jax.jvp(linear, (jax.numpy.zeros(spec.shape, spec.dtype),), (operand,))[1]
+
+    return jax.linear_transpose(derivative, spec)(operands[number])[0]
 
 
 def compute(form: Form, *operands: jax.Array) -> jax.Array:
