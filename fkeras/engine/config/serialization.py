@@ -86,7 +86,18 @@ def encode(value: Json, where: str = "") -> Json:
     )
 
 
-def _encode_function(function: Callable, where: str) -> Json:
+def _encode_function(function: Any, where: str) -> Json:
+    builtin = getattr(function, "builtin", None)  # of an operation, as in `namespaces.public`
+    if builtin is False:
+        return _encode_function(function.function, where)
+    if builtin is True:
+        module, _, name = f"keras.ops.{function.name}".rpartition(".")
+        return {
+            "module": module,
+            "class_name": "function",
+            "config": name,
+            "registered_name": "function",
+        }
     name = getattr(function, "__name__", None)
     if name is None or name == "<lambda>":
         raise TypeError(

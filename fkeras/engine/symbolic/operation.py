@@ -124,9 +124,6 @@ class Op(Generic[Parameters]):
             return (_builtin, (self.name,))
         return (Op, (self.name, self.function, self.elementwise, self.builtin))
 
-    def get_config(self) -> Any:
-        return self.name if self.builtin else encode(self.function, f"fk.ops.lift({self.name})")
-
 
 if TYPE_CHECKING:
 
@@ -229,9 +226,11 @@ class Operation(Layer):
         return self.op.function(*args, **options)
 
     def get_config(self) -> dict[str, Any]:
-        config = {"name": self.name, "trainable": self.trainable, "op": self.op.get_config()}
-        if not self.op.builtin:
-            config |= {"op_name": self.op.name, "elementwise": self.op.elementwise}
+        op = self.op
+        config = {"name": self.name, "trainable": self.trainable, "op": op.name}
+        if not op.builtin:
+            config["op"] = encode(op.function, f"fk.ops.lift({op.name})")
+            config |= {"op_name": op.name, "elementwise": op.elementwise}
         return config
 
     @classmethod

@@ -6,6 +6,7 @@ class without a row fails a test.
 
 import json
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -267,6 +268,37 @@ def test_activations(name):
     assert (
         fk.activations.deserialize(through_json(keras.activations.serialize(reference))) is function
     )
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        lambda k: k.layers.Dense(2, activation=k.ops.gelu),
+        lambda k: k.layers.Activation(k.ops.square),
+        lambda k: k.layers.Lambda(k.ops.image.rgb_to_grayscale),
+        lambda k: k.layers.Lambda(k.ops.nn.relu),
+    ],
+)
+def test_functions_of_ops_are_named_by_their_module(row):
+    layer = row(fk)
+    config = through_json(fk.layers.serialize(layer))
+    assert fk.layers.deserialize(config) == layer
+    x = np.linspace(-2, 2, 12, dtype="float32").reshape(1, 2, 2, 3)
+    with keras_rules():
+        restored = keras.layers.deserialize(config)
+        expected = restored(x)
+    weights = [np.asarray(v.value) for v in restored.weights]
+    ours, _ = layer.build(jax.random.key(0), x.shape).set_weights(weights)
+    np.testing.assert_allclose(ours(x), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_a_lifted_function_has_the_name_of_the_function():
+    layer = fk.layers.Lambda(fk.ops.lift(jnp.exp, name="growth"))
+    config = through_json(fk.layers.serialize(layer))
+    assert config["config"]["function"]["config"] == "exp"
+    assert fk.layers.deserialize(config, {"exp": jnp.exp}).function is jnp.exp
+    with pytest.raises(ValueError, match="custom_objects"):
+        fk.layers.deserialize(config)
 
 
 def test_multi_optimizer():
