@@ -70,7 +70,7 @@ def _mask(value: fk.Field) -> fk.Field:
         return value
     array = value.array if isinstance(value, fk.ArrayConstant) else value
     if isinstance(array, list | tuple | np.ndarray | jax.Array):
-        if np.asarray(array).dtype.kind in "bui":
+        if np.asarray(array).dtype.kind in "buif":
             return value
     raise ValueError(
         f"expected a function (x, mask) -> mask, an array of booleans or None, received "

@@ -156,6 +156,9 @@ def test_lambda_masks():
     np.testing.assert_array_equal(out.mask, ~mask)
     out = layers.Lambda(jnp.tanh, mask=mask).apply(x)
     np.testing.assert_array_equal(out.mask, mask)
+    out = layers.Lambda(jnp.tanh, mask=mask.astype("float32")).apply(x)
+    pool = layers.GlobalAveragePooling1D()
+    np.testing.assert_array_equal(pool(x, mask=out.mask), pool(x, mask=mask))
 
 
 def test_lambda_accepts_array_arguments():
