@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import dis
 from collections.abc import Sequence
-from types import CodeType, MappingProxyType
+from types import CodeType, MappingProxyType, MethodType
 from typing import Any
 
 from fkeras.engine.migration_hints.hints import hints
@@ -166,8 +166,9 @@ def _check_hook(where: str, name: str, method: object, expected: Sequence[str]) 
             f"the hook; `self.recall(run)` reads them. A setting is a field of the class: `{assigned}: "
             "object = fk.option(default=None)`."
         )
-    parameters = code.co_varnames[: code.co_argcount]
-    required = code.co_argcount - len(getattr(method, "__defaults__", None) or ())
+    given = isinstance(method, MethodType)  # the object of a bound method
+    parameters = code.co_varnames[given : code.co_argcount]
+    required = len(parameters) - len(getattr(method, "__defaults__", None) or ())
     accepts_call = required <= len(expected) and (
         bool(code.co_flags & _VARIADIC) or len(parameters) >= len(expected)
     )

@@ -105,6 +105,22 @@ def test_hooks_of_mixins_and_functions():
     fk.callbacks.LambdaCallback(on_batch_end=print, on_train_end=printer, on_epoch_end=max)
 
 
+def test_hooks_that_are_bound_methods():
+    class Notes(list):
+        def keep(self, epoch, run, logs):
+            self.append((epoch, logs))
+
+        def keep_as_keras(self, epoch, logs=None): ...
+
+    notes = Notes()
+    fk.callbacks.LambdaCallback(on_epoch_end=notes.keep).on_epoch_end(3, None, {"loss": 1.0})
+    assert notes == [(3, {"loss": 1.0})]
+    with pytest.raises(
+        TypeError, match=r"expected .*\(epoch, run, logs\), received \(epoch, logs\)"
+    ):
+        fk.callbacks.LambdaCallback(on_epoch_end=notes.keep_as_keras)
+
+
 @pytest.mark.parametrize(
     ("name", "instead"),
     [
