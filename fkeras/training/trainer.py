@@ -240,8 +240,9 @@ class Trainer(Configurable):
 
         Warns:
             UserWarning: if a loss cannot train with the last activation of the model, such as a
-                cross-entropy of logits without `from_logits=True`, or if a name of the optimizer
-                excludes no weight. The warning shows the line to write.
+                cross-entropy of logits without `from_logits=True`, if a model trains in float16
+                without a loss scale, or if a name of the optimizer excludes no weight. The
+                warning shows the line to write.
         """
         started = starting.start(self, model, key, state, batch)
         return returned(started, "Trainer.init", "run = trainer.init(model, key)", depth=2)

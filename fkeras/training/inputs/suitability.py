@@ -1,4 +1,4 @@
-"""Warns of losses that cannot train with the last activation, and of layers without statistics."""
+"""Warns of losses and optimizers that cannot train the model, and of layers without statistics."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fkeras import activations, layers, losses
-from fkeras.engine import Layer, Network, sublayers
+from fkeras.engine import Layer, Network, sublayers, trainable_weights
 from fkeras.engine.graph.call_table import Call
 from fkeras.engine.symbolic.operation import Operation
 from fkeras.engine.values.spec import Spec
+from fkeras.optimizers import LossScaleOptimizer
 from fkeras.training.step.outputs import Head, heads, require_network
 
 if TYPE_CHECKING:
@@ -69,6 +70,25 @@ def warn_if_not_adapted(model: Any, stacklevel: int) -> None:
                 "file, write `run = trainer.init(model, key, state=state)`.",
                 stacklevel=stacklevel + 1,
             )
+
+
+def warn_if_unscaled(trainer: Trainer, model: Layer, stacklevel: int) -> None:
+    """Warns of a model that trains in float16, where small gradients become 0, without a loss scale."""
+    optimizer = trainer.optimizer
+    scales = isinstance(optimizer, LossScaleOptimizer) or getattr(
+        optimizer, "loss_scale_factor", None
+    )
+    if trainer.objective is not None or scales:  # an objective may scale the loss itself
+        return
+    halves = (p for p, x in sublayers(model) if x.policy.compute_dtype == "float16")
+    path = next((p for p in halves if p), None)
+    if path is not None and trainable_weights(model):
+        warnings.warn(
+            f"Trainer.init, {path!r}: computes in float16, where small gradients become 0. Write "
+            "optimizer=fk.optimizers.LossScaleOptimizer(optimizer), or take the dtype "
+            '"mixed_bfloat16", which needs no loss scale.',
+            stacklevel=stacklevel + 1,
+        )
 
 
 def _advice(head: Head, call: Call, layer: Layer, spec: Spec) -> str | None:

@@ -20,7 +20,11 @@ from fkeras.host.processes.facts import array_facts
 from fkeras.training.data import texts
 from fkeras.training.inputs import checks
 from fkeras.training.inputs.model_state import check_model_state
-from fkeras.training.inputs.suitability import warn_if_not_adapted, warn_if_unsuitable
+from fkeras.training.inputs.suitability import (
+    warn_if_not_adapted,
+    warn_if_unscaled,
+    warn_if_unsuitable,
+)
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import M, TrainState, own_copy
 from fkeras.training.step import objective, objective_call, optimizer_state, sharding
@@ -41,6 +45,7 @@ def start(
     with together(None if traced else trainer.mesh, "Trainer.init") as group:
         run = _start(trainer, model, key, state, batch, group)
     warn_if_unsuitable(trainer, run.model, stacklevel=4)
+    warn_if_unscaled(trainer, run.model, stacklevel=4)
     if state is None:
         warn_if_not_adapted(run.model, stacklevel=4)
     return run

@@ -132,3 +132,23 @@ def test_each_output_has_a_warning_of_its_own():
         _ = trainer.init(fk.Model(inputs, outputs), jax.random.key(0))
     assert ["'score'" in str(w.message) for w in caught] == [True, False]
     assert ["'kind'" in str(w.message) for w in caught] == [False, True]
+
+
+@pytest.mark.parametrize("name", ["adam", "scaled", "factor", "bfloat16", "frozen", "objective"])
+def test_init_warns_of_float16_without_a_loss_scale(name):
+    optimizer = {
+        "scaled": fk.optimizers.LossScaleOptimizer("adam"),
+        "factor": fk.optimizers.Adam(loss_scale_factor=1024.0),
+    }.get(name, "adam")
+    dtype = "mixed_bfloat16" if name == "bfloat16" else "mixed_float16"
+    layer = layers.Dense(2, dtype=dtype, trainable=name != "frozen", name="half")
+    model = fk.Sequential([fk.Input((3,)), layer])
+    trainer = fk.Trainer(optimizer, "mse")
+    if name == "objective":
+        trainer = fk.Trainer(optimizer, objective=lambda *_: None)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        trainer.init(model, jax.random.key(0))
+    words = [str(w.message) for w in found if "float16" in str(w.message)]
+    assert len(words) == (name == "adam")
+    assert all("'half'" in w and "LossScaleOptimizer" in w for w in words)

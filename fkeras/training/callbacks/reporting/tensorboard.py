@@ -132,7 +132,7 @@ class TensorBoard(Callback):
             or missing.
         update_freq: "epoch" writes logs once per epoch. "batch" or a number of steps also writes
             logs within an epoch as "batch_loss" with the step, after the device call that completes
-            this number of steps.
+            this number of steps, and validation logs as "evaluation_loss_vs_iterations" too.
         profile_batch: a step, or the first and the last step, whose trace is recorded as by
             `Profiler`, counted from 1 since `init`; 0 for no trace.
         embeddings_freq: number of epochs between copies of the vectors of all layers `Embedding`
@@ -257,6 +257,9 @@ class TensorBoard(Callback):
         if validation_logs:
             summaries = _scalars(validation_logs, "epoch_")
             self._file("validation").write(summaries, epoch, anew=hides_later)
+            if not hides_later:
+                named = {f"{name}_vs_iterations": v for name, v in validation_logs.items()}
+                self._file("validation").write(_scalars(named, "evaluation_"), int(run.step))
 
     def _file(self, part: str) -> events.EventFile:
         return events.EventFile(os.path.join(self.log_dir, part))

@@ -58,7 +58,14 @@ def test_tensorboard_writes_the_events_of_keras(tmp_path):
     assert "flowchart" in graph or "graph" in graph
     losses = [v.simple_value for e in found for v in e.summary.value if v.tag == "epoch_loss"]
     np.testing.assert_allclose(losses, history.history["loss"], rtol=1e-6)
-    assert tags(read_events(tmp_path / "validation")) == [("epoch_loss", 0), ("epoch_loss", 1)]
+    steps = 3  # of an epoch
+    assert ("batch_loss", 2 * steps) in names
+    assert tags(read_events(tmp_path / "validation")) == [
+        ("epoch_loss", 0),
+        ("evaluation_loss_vs_iterations", steps),
+        ("epoch_loss", 1),
+        ("evaluation_loss_vs_iterations", 2 * steps),
+    ]
 
 
 def test_tensorboard_appends_to_its_file(tmp_path):
@@ -79,6 +86,17 @@ def test_tensorboard_appends_to_its_file(tmp_path):
     assert [e.step for e in found if e.HasField("session_log")] == [0, 1, 1]
     broken = shifted(RUN, math.nan)
     drive(TensorBoard(tmp_path / "b", histogram_freq=1), [{"loss": 1.0}], run=broken)
+
+
+@pytest.mark.parametrize("update_freq", ["epoch", 1])
+def test_curves_over_steps_and_rates_of_schedules(update_freq, tmp_path):
+    pytest.importorskip("tensorboardX")
+    scheduled = fk.Trainer(fk.optimizers.SGD(lambda step: 0.1), "mse").init(RUN.model, KEY)
+    board = TensorBoard(tmp_path, update_freq=update_freq, write_graph=False)
+    drive(board, [{"loss": 1.0, "val_loss": 2.0}], run=scheduled)
+    assert tags(read_events(tmp_path / "train")) == [("epoch_loss", 0)]
+    by_step = [] if update_freq == "epoch" else [("evaluation_loss_vs_iterations", 0)]
+    assert tags(read_events(tmp_path / "validation")) == [("epoch_loss", 0), *by_step]
 
 
 def test_wrong_arguments_of_tensorboard(tmp_path, monkeypatch):
