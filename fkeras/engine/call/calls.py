@@ -29,7 +29,7 @@ from fkeras.engine.tree import donated
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.weights import weight_losses
 from fkeras.engine.values.annotations import Layer, Leaf, Network, Option, SomeLayer, Tree
-from fkeras.engine.values.arrays import TAKEN, as_array, conversion, is_array_like
+from fkeras.engine.values.arrays import TAKEN, as_array, conversion, is_array_like, is_sparse
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.random import check_key
 from fkeras.engine.values.spec import as_spec, as_specs
@@ -250,7 +250,8 @@ def is_plain(
         return False
     # the arguments first: symbolic tensors need no answer about the layer
     if state is not None or key is not None or len(inputs) != 1 or not _is_concrete(inputs[0]):
-        leaves = jax.tree.leaves((inputs, state, key))
+        leaves = jax.tree.leaves((state, key))
+        leaves += jax.tree.leaves(inputs, is_leaf=is_sparse)
         if not leaves or not all(map(_is_concrete, leaves)):
             return False
     if "_plain" not in layer.__dict__:
@@ -394,7 +395,7 @@ def _as_arrays(layer: Layer, tree: Tree) -> Tree:
             f"{type(value).__name__}. Convert it: {conversion(value)}. Pass options of the call by name."
         )
 
-    return jax.tree.map(convert, tree)
+    return jax.tree.map(convert, tree, is_leaf=is_sparse)
 
 
 def _as_options(layer: Layer, tree: Tree) -> Tree:

@@ -125,8 +125,20 @@ def conversion(value: Leaf) -> str:
         >>> conversion(range(3))
         'np.asarray(x)'
     """
-    sparse = [f"x.{name}()" for name in ("toarray", "todense") if hasattr(value, name)]
-    return sparse[0] if sparse else "np.asarray(x)"
+    if hasattr(value, "dense_shape"):  # a SparseTensor of TensorFlow
+        return "tf.sparse.to_dense(x)"
+    names = ("toarray", "todense", "to_tensor")  # the last for a RaggedTensor of TensorFlow
+    return next((f"x.{name}()" for name in names if hasattr(value, name)), "np.asarray(x)")
+
+
+def is_sparse(value: object) -> bool:
+    """Returns whether `value` is a sparse array, which may be a pytree of arrays.
+
+    Example:
+        >>> is_sparse(np.ones(2))
+        False
+    """
+    return hasattr(type(value), "todense")
 
 
 def _is_number(dtype: np.dtype) -> bool:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import sparse
 
 import fkeras as fk
 from fkeras import layers, ops
@@ -177,6 +178,17 @@ def test_an_array_among_tensors_is_a_constant():
         jax.jit(lambda c: fk.Model(x, ops.add(x, c))(X))(constant)
     with pytest.raises(TypeError, match="expected arrays or symbolic tensors, received str"):
         layers.Dense(2)("x")
+
+
+def test_sparse_arrays_are_no_pair_of_arrays():
+    matrix = sparse.BCOO.fromdense(X[:, :3])
+    for call in (
+        lambda: layers.Dense(2).build(KEY, (None, 3))(matrix),
+        lambda: layers.Add()(matrix),
+        lambda: layers.Add()([X, matrix]),
+    ):
+        with pytest.raises(TypeError, match=r"received BCOO. Convert it: x\.todense\(\)"):
+            call()
 
 
 WRONG = [

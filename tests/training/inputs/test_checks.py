@@ -1,5 +1,7 @@
 """Wrong data are reported before the first step, with the row and a remedy."""
 
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +17,10 @@ RNG = np.random.default_rng(2)
 X = RNG.normal(size=(40, 4)).astype("float32")
 Y = (np.arange(40) % 3).astype("int32")
 KEY = jax.random.key(0)
+
+
+class TensorFlow(types.SimpleNamespace):
+    """Has the attributes of a SparseTensor or RaggedTensor, which are no arrays."""
 
 
 def two_inputs():
@@ -109,6 +115,8 @@ CASES = (
     (lambda: fit(iter([X])), r"expected arrays, received list_iterator"),
     (lambda: fit(iter([X]), validation_split=0.1), r"expected arrays, received list_iterator"),
     (lambda: fit(scipy.sparse.eye_array(8)), r"received dia_array. Convert it: x.toarray\(\)"),
+    (lambda: fit(TensorFlow(dense_shape=(8, 3))), r"Convert it: tf\.sparse\.to_dense\(x\)"),
+    (lambda: fit(TensorFlow(to_tensor=None)), r"Convert it: x\.to_tensor\(\)"),
     (lambda: TRAINER.evaluate(RUN, X, Y, steps=0), r"steps: expected"),
     (lambda: TRAINER.fit(X, Y), r"run = trainer\.init\(model, jax\.random\.key\(0\)\)"),
     (lambda: TRAINER.predict(RUN.model, X), r"trainer\.predict\(run, \.\.\.\)"),
