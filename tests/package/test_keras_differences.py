@@ -8,6 +8,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers, ops
+from fkeras.layers.image.common.base import ImageShape
 from tests.support.keras_oracle import keras, keras_rules
 
 RNG = np.random.default_rng(0)
@@ -80,6 +81,50 @@ def test_boxes_of_a_cropping_resizing_move_with_the_image():
     assert moved(layers) == [[5, 0, 10, 5]]
     with keras_rules():
         assert moved(keras.layers) == [[5, 0.5, 10, 5.5]]
+
+
+def test_sheared_boxes_move_with_the_image():
+    # Keras shears fractions of the image: by 10 / 8 more than the pixels of a 10 x 8 image
+    boxes = {"boxes": np.array([[[2.0, 1, 4, 3]]], "float32"), "labels": np.array([[1]])}
+    change = {"shear_factor": np.array([[1.0, 0.0]], "float32")}
+    options = {"bounding_box_format": "xyxy", "data_format": "channels_last"}
+    moved = layers.RandomShear(0.5, **options).transform_bounding_boxes(
+        boxes, change, ImageShape(1, 10, 8, 3)
+    )
+    assert np.asarray(moved["boxes"]).tolist() == [[[0, 1, 3, 3]]]
+    with keras_rules():
+        moved = keras.layers.RandomShear(0.5, **options).transform_bounding_boxes(
+            boxes, {**change, "input_shape": (10, 8, 3)}, training=True
+        )
+    np.testing.assert_allclose(moved["boxes"], [[[0, 1, 3.2, 3]]], rtol=1e-6)
+
+
+def test_the_state_of_a_cell_in_a_stack_is_a_list():
+    def states(library, array, build):
+        class Sum(library.Layer):
+            state_size = 3
+
+            def call(self, x, states):
+                return x + states[0], [x + states[0]]
+
+        stack = library.layers.RNN([Sum(), Sum()], return_state=True)
+        _, *found = (build(stack) if build else stack)(array)
+        return [isinstance(state, list) for state in found]
+
+    x = np.ones((1, 2, 3), "float32")
+    assert states(fk, x, lambda stack: stack.build(KEY, x)) == [True, True]
+    with keras_rules():
+        assert states(keras, x, None) == [False, False]
+
+
+def test_the_configuration_of_a_vocabulary_from_a_file_has_its_words(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("a\nb\n")
+    layer = layers.StringLookup(vocabulary=str(path))
+    config = layer.get_config()
+    path.unlink()
+    assert layers.StringLookup.from_config(config).get_vocabulary() == layer.get_vocabulary()
+    assert layer.get_vocabulary() == ["[UNK]", "a", "b"]
 
 
 def test_rand_augment_needs_an_operation():
