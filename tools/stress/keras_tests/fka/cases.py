@@ -15,6 +15,7 @@ from keras.src.testing import test_case
 
 import fkeras as fk
 from fka import names, networks, proxies
+from fka.derived import CUSTOM_OBJECTS
 from fka.names import KerasTensor, Unsupported, flat
 from fkeras.engine.call.strings import reads_strings
 
@@ -81,16 +82,16 @@ class TestCase(test_case.TestCase):
     assertRagged = assertSparse  # noqa: N815
 
     def run_class_serialization_test(self, instance, custom_objects=None):
-        if custom_objects:
-            raise Unsupported("custom objects")
         value = names.unwrap(instance)
         text = _text(value)
-        again = type(value).from_config(value.get_config())
+        self._custom = {**CUSTOM_OBJECTS, **(names.unwrap(custom_objects) or {})}
+        known = {"custom_objects": self._custom} if isinstance(value, fk.Layer) else {}
+        again = type(value).from_config(value.get_config(), **known)
         self.assertEqual(text, _text(again))
         for space, base in _SPACES:
             if isinstance(value, base):
                 data = json.loads(json.dumps(space.serialize(value), default=_plain))
-                self.assertEqual(text, _text(space.deserialize(data)))
+                self.assertEqual(text, _text(space.deserialize(data, **known)))
         return names.wrap(again)
 
     def run_layer_test(
@@ -111,8 +112,6 @@ class TestCase(test_case.TestCase):
     ):
         if expected.get("input_sparse") or expected.get("input_ragged"):
             raise Unsupported("sparse or ragged tensors")
-        if expected.get("custom_objects"):
-            raise Unsupported("custom objects")
         is_ours = isinstance(layer_cls, type) and issubclass(layer_cls, networks.LayerProxy)
         if not is_ours or layer_cls._in_test:
             raise Unsupported("a class that a test derives: Layer")
@@ -160,7 +159,7 @@ class TestCase(test_case.TestCase):
                     self.assertAllClose(x, value, msg="unexpected output")
 
         layer = make()
-        self.run_class_serialization_test(layer)
+        self.run_class_serialization_test(layer, expected.get("custom_objects"))
         if supports_masking and not layer._value.supports_masking:
             raise AssertionError("the layer does not support masks")
         if input_data is None and input_shape is None:
@@ -229,7 +228,7 @@ class TestCase(test_case.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "model.keras")
             fk.save_model(path, model, state)
-            again, again_state = fk.load_model(path)
+            again, again_state = fk.load_model(path, custom_objects=self._custom)
         weights = zip(model.get_weights(state), again.get_weights(again_state), strict=True)
         for a, b in weights:
             np.testing.assert_array_equal(a, b)
