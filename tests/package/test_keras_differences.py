@@ -127,6 +127,20 @@ def test_the_configuration_of_a_vocabulary_from_a_file_has_its_words(tmp_path):
     assert layer.get_vocabulary() == ["[UNK]", "a", "b"]
 
 
+def test_a_sequential_passes_single_tensors():
+    def result(library):
+        class Halves(library.Layer):
+            def call(self, x):
+                return {"first": x, "second": x + 1}
+
+        return library.Sequential([library.Input((2,)), Halves()])
+
+    with pytest.raises(ValueError, match=r"returns dict, and a Sequential .* fk\.Model"):
+        result(fk)
+    with keras_rules():
+        assert set(result(keras)(np.ones((1, 2), "float32"))) == {"first", "second"}
+
+
 def test_rand_augment_needs_an_operation():
     with pytest.raises(ValueError, match="num_ops: expected a positive integer, received 0"):
         layers.RandAugment(num_ops=0)

@@ -84,7 +84,7 @@ class TestCase(test_case.TestCase):
     def run_class_serialization_test(self, instance, custom_objects=None):
         value = names.unwrap(instance)
         text = _text(value)
-        self._custom = {**CUSTOM_OBJECTS, **(names.unwrap(custom_objects) or {})}
+        self._custom = {**(names.unwrap(custom_objects) or {}), **CUSTOM_OBJECTS}
         known = {"custom_objects": self._custom} if isinstance(value, fk.Layer) else {}
         again = type(value).from_config(value.get_config(), **known)
         self.assertEqual(text, _text(again))

@@ -48,6 +48,8 @@ def unwrap(x):
 
     USES.append(None)
     if isinstance(x, proxies.Proxy):
+        if x._value is None and not x._composes:
+            x._derive()
         if x._value is None:
             raise Unsupported("an object of a class that a test derives as an argument")
         return x._value

@@ -121,6 +121,10 @@ class LayerProxy(Proxy):
         return self
 
     def __init__(self, *args, **kwargs):
+        for key in ("input_shape", "batch_input_shape"):  # Keras's old way to start a model
+            if key in kwargs:
+                shape = tuple(kwargs.pop(key))
+                self._starts = shape if key[0] == "b" else (None, *shape)
         if self._in_test:
             tests = [c for c in type(self).__mro__ if issubclass(c, LayerProxy) and c._in_test]
             own = {n for c in tests for n, v in vars(c).items() if callable(v) or n == "dtype"}
@@ -131,17 +135,32 @@ class LayerProxy(Proxy):
                 raise Unsupported(f"a class that a test derives: {self._fk.__name__}")
             if computes:
                 takes = inspect.signature(self.call).parameters
+                self._own, self._base_options = own, kwargs
                 if own != {"call"} or {"training", "mask", "kwargs"} & {*takes}:
-                    from fka.derived import derived
-
-                    self._own = own
-                    self._hold(derived(self, kwargs))
+                    self._derive()
                 return
-        for key in ("input_shape", "batch_input_shape"):  # Keras's old way to start a model
-            if key in kwargs:
-                shape = tuple(kwargs.pop(key))
-                self._starts = shape if key[0] == "b" else (None, *shape)
         super().__init__(*args, **kwargs)
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        from fka.derived import CUSTOM_OBJECTS
+
+        if cls._in_test:
+            return cls(**config.get("settings", config))
+        known = {**(unwrap(custom_objects) or {}), **CUSTOM_OBJECTS}
+        return proxies.wrapped(cls._fk.from_config(config, custom_objects=known))
+
+    def _derive(self):
+        """Holds a layer that calls the methods of the class in the test."""
+        from fka.derived import derived
+
+        self._hold(derived(self, self._base_options))
+
+    @property
+    def _composes(self):
+        """Whether the class in the test is a model of the layers inside."""
+        is_model = issubclass(self._fk, fk.Model)
+        return is_model or any(isinstance(v, Proxy) for v in vars(self).values())
 
     def _hold(self, value):
         if getattr(value, "masks", None) == "all":  # Keras's rule, which its files have
@@ -207,6 +226,8 @@ class LayerProxy(Proxy):
         return inputs, options
 
     def __call__(self, *args, **kwargs):
+        if self._value is None and not self._composes:
+            self._derive()
         if self._value is None:
             if kwargs or any(map(is_symbolic, flat(list(args)))):
                 return self.call(*args, **kwargs)

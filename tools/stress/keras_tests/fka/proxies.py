@@ -30,6 +30,7 @@ class Proxy:
 
     _fk = _value = None
     _in_test = False  # whether a test defined the class
+    _composes = True
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -90,6 +91,9 @@ def class_for(ours):
 
 
 def wrapped(value):
+    if (test := getattr(value, "test", None)) is not None:  # the object of a test
+        test._hold(value)
+        return test
     made = class_for(type(value))
     self = made.__new__(made)
     self._hold(value)
