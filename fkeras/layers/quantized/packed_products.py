@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.nn.cpu.forms import Form, compute
+from fkeras.nn.numerics.dtypes import wide_dtype
 
 # more rows make the product dearer than dequantizing the matrix once
 _MOST_ROWS = 32
@@ -117,8 +118,8 @@ def _by_group(x: jax.Array, kernel: Any, block: int | None) -> jax.Array:
         x = jnp.pad(x, [*[(0, 0)] * (x.ndim - 1), (0, rest)])
         kernel = jnp.pad(kernel, ((0, rest), (0, 0)))
     kernel = kernel.reshape(-1, block, columns).astype(x.dtype)
-    wide = x.dtype if x.dtype.itemsize > 4 else np.dtype("float32")
     x = x.reshape(*x.shape[:-1], -1, block)
+    wide = wide_dtype(x.dtype)
     return jnp.einsum("...gi,gio->...go", x, kernel, preferred_element_type=wide)
 
 
