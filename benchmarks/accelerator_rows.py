@@ -534,12 +534,16 @@ def llama_step(config, w, ids, caches, start):
 
 
 def generating(small, new, quantization=None):
-    """`fk.generate` under `jax.jit`, of `new` tokens; by hand the weights are not quantized."""
+    """`fk.generate` under `jax.jit`, of `new` tokens; by hand the weights are not quantized.
+
+    Both sides read all tokens, also the last, into the caches, which they return.
+    """
     rows, width = (2, 4) if small else (4, 64)
     config, model = llama(small)
 
     def ours(model, ids):
-        return fk.generate(model, None, ids, max_new_tokens=new).tokens
+        result = fk.generate(model, None, ids, max_new_tokens=new)
+        return result.tokens, result.state
 
     def hand(w, ids):
         heads, size = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
@@ -555,8 +559,8 @@ def generating(small, new, quantization=None):
             return scores, caches, tokens
 
         carry = scores, caches, jnp.zeros((rows, new), "int32")
-        scores, _, tokens = jax.lax.fori_loop(0, new - 1, body, carry)
-        return tokens.at[:, -1].set(jnp.argmax(scores, axis=-1).astype("int32"))
+        scores, caches, tokens = jax.lax.fori_loop(0, new, body, carry)
+        return tokens, (scores, caches)
 
     def arguments(change):
         def made():
@@ -568,9 +572,11 @@ def generating(small, new, quantization=None):
     def quantized(built):
         return fk.transforms.quantize(built, quantization) if quantization else built
 
-    others = {"jax.numpy": Side(hand, arguments(weights_of))}
-    tolerance = None if quantization else 0.0
-    return Row(Side(ours, arguments(quantized)), others, tolerance, trips=max(new - 1, 1))
+    def side(function, change):
+        return Side(function, arguments(change), seen=lambda result: result[0])
+
+    others = {"jax.numpy": side(hand, weights_of)}
+    return Row(side(ours, quantized), others, None if quantization else 0.0, trips=new)
 
 
 # layers: a score and its gradients

@@ -111,6 +111,7 @@ def show(name, found, best, ratios):
         sizes += f" {figures['temporary'] / 1e6:>8,.1f} MB temporary "
         counts = [f"{figures[c]} {c}" for c in COUNTS]
         counts += [f"{n} {kind}" for kind, n in figures["collectives"].items()]
+        counts += [f"{figures['rare']:,} more cycles by rare branches"] * bool(figures["rare"])
         counts += [f"{figures['unknown']} unknown"] * bool(figures["unknown"])
         print(f"    {side:12s} {sizes} {', '.join(counts)} ({figures['seconds']:.0f} s)")
     if ratios.get("cycles", 0) > LIMIT:

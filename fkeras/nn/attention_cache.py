@@ -6,22 +6,44 @@ positions, so the order of the slots has no meaning.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import jax
 import jax.numpy as jnp
 
 
-def write(cache: jax.Array, new: jax.Array, slots: jax.Array) -> jax.Array:
-    """Returns the cache (b, S, ...) with `new` (b, t, ...) at the slots (b, t) of each row.
+def write(
+    cache: Mapping[str, jax.Array], entries: Mapping[str, jax.Array], ring: bool
+) -> dict[str, jax.Array]:
+    """Returns the cache (b, S, ...) with the tokens of `entries` (b, t, ...) at the slots of their positions.
 
-    A slot beyond the last is not written. Slots must not be negative: an index counts from the end.
+    The token of a single row is written as a slice, which accelerators do in place. Several tokens are
+    written one after the other.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> write(jnp.zeros((1, 3)), jnp.array([[1.0, 2.0]]), jnp.array([[2, 3]]))
-        Array([[0., 0., 1.]], dtype=float32)
+        >>> cache = {"keys": jnp.zeros((1, 3)), "positions": jnp.full((1, 3), -1)}
+        >>> write(cache, {"keys": jnp.ones((1, 2)), "positions": jnp.array([[1, 2]])}, False)["keys"]
+        Array([[0., 1., 1.]], dtype=float32)
     """
-    rows = jnp.arange(cache.shape[0])[:, None]
-    return cache.at[rows, slots].set(new.astype(cache.dtype), mode="drop")
+    slots = slots_of(entries["positions"], cache["positions"].shape[1], ring)
+    # equal to (1, 1), not to unknown sizes
+    write = _write_token if slots.shape == (1, 1) else _write_tokens
+    return {n: write(cache[n], new.astype(cache[n].dtype), slots) for n, new in entries.items()}
+
+
+def _write_tokens(cache: jax.Array, new: jax.Array, slots: jax.Array) -> jax.Array:
+    """Writes tokens at the slots (b, t); a slot beyond the last is not written."""
+    return cache.at[jnp.arange(slots.shape[0])[:, None], slots].set(new, mode="drop")
+
+
+def _write_token(cache: jax.Array, new: jax.Array, slots: jax.Array) -> jax.Array:
+    """Writes the token of a single row."""
+    slot = slots[0, 0]
+    # a slot beyond the last is the last, which keeps its token
+    old = jax.lax.dynamic_slice_in_dim(cache, slot, 1, 1)
+    new = jnp.where(slot < cache.shape[1], new, old)
+    return jax.lax.dynamic_update_slice_in_dim(cache, new, slot, 1)
 
 
 def slots_of(positions: jax.Array, size: int, ring: bool) -> jax.Array:

@@ -44,6 +44,28 @@ def test_cycles_and_bytes_count_the_steps_of_loops():
     assert program.costly(1) == [[100, "copy.1", ""]]
 
 
+BRANCHES = """\
+%usual (x: f32[4]) -> f32[4] {
+  ROOT %fusion = f32[4]{0} fusion(%x), kind=kLoop, calls=%fused, backend_config={"estimated_cycles":"10"}
+}
+
+%rare (x: f32[4]) -> f32[4] {
+  ROOT %fusion = f32[4]{0} fusion(%x), kind=kLoop, calls=%fused, backend_config={"estimated_cycles":"70"}
+}
+
+ENTRY %main (a: f32[4], is_near: pred[]) -> f32[4] {
+  %a = f32[4]{0} parameter(0)
+  ROOT %chosen = f32[4]{0} conditional(%is_near, %a, %a), branch_computations={%rare, %usual}
+}
+"""
+
+
+def test_a_conditional_counts_as_its_cheapest_branch():
+    program = programs.Program(BRANCHES, trips=1)
+    assert (program.cycles, program.rare) == (10, 60)
+    assert program.counts["fusion"] == 1
+
+
 def test_a_compiler_that_is_not_installed_is_named():
     target = programs.Target("tpu", "no_such_compiler", "jax[tpu]")
     assert target.missing == "no compiler for tpu: pip install jax[tpu]"

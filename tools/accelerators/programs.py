@@ -9,6 +9,7 @@ libraries are not necessary. Install the wheels of the release of jaxlib:
 """
 
 import collections
+import copy
 import dataclasses
 import importlib.util
 import math
@@ -120,6 +121,7 @@ def figures(compiled, trips=1):
     counts = program.counts
     return {
         "cycles": program.cycles,
+        "rare": program.rare,
         "unknown": program.unknown,
         "bytes": int(cost.get("bytes accessed", program.bytes)),
         "temporary": memory.temp_size_in_bytes,
@@ -144,11 +146,15 @@ class Program:
     """An optimized program: the operations that the device runs one after the other.
 
     Operations inside of a fusion are no operations of their own. The cycles of the body of a loop count
-    once for each step.
+    once for each step. Of a conditional, the branch counts that costs least.
+
+    Attributes:
+        cycles: the estimated cycles.
+        rare: the cycles that are added if each conditional takes the branch that costs most.
     """
 
     def __init__(self, text, trips):
-        self.trips, self.computations, self.unknown, self.bytes = trips, {}, 0, 0
+        self.trips, self.computations, self.unknown, self.bytes, self.rare = trips, {}, 0, 0, 0
         self.counts, self.by_operation = collections.Counter(), collections.Counter()
         entry, lines = None, []
         for line in text.splitlines():
@@ -191,8 +197,27 @@ class Program:
                 branches = re.search(r"branch_computations=\{([^}]*)\}", line)
                 names = re.findall(inner, line)
                 names += re.findall(r"[\w.\-]+", branches[1]) if branches else []
+                if kind == "conditional":
+                    names = self._cheapest(names, times)
                 for inner in names:
                     self._visit(inner, times)
+
+    def _cheapest(self, names, times):
+        """Returns the branch that costs least; adds what the dearest would cost more to `rare`."""
+        costs = {name: self._alone(name, times) for name in names}
+        names = sorted(names, key=lambda name: (costs[name].cycles, costs[name].bytes))
+        dearest = costs[names[-1]]
+        self.rare += dearest.cycles + dearest.rare - costs[names[0]].cycles
+        return names[:1]
+
+    def _alone(self, name, times):
+        """Returns the costs of one computation."""
+        alone = copy.copy(self)
+        alone.unknown = alone.bytes = alone.rare = 0
+        alone.counts, alone.by_operation = collections.Counter(), collections.Counter()
+        alone._visit(name, times)
+        alone.cycles = alone.by_operation.total()
+        return alone
 
     def _steps(self, line, condition):
         if known := re.search(r'"known_trip_count":\{"n":"(\d+)"', line):

@@ -70,8 +70,7 @@ def write_tokens(
     size = cache["positions"].shape[1]
     is_ring = size >= ring_size
     entries = _entries(cache, key, value, positions)
-    slots = attention_cache.slots_of(positions, size, is_ring)
-    new = {n: attention_cache.write(cache[n], entry, slots) for n, entry in entries.items()}
+    new = attention_cache.write(cache, entries, is_ring)
     if not is_ring or key.shape[1] - 1 <= size - ring_size:
         return new, new
     # attend to the old slots and the new tokens; slots from the first new position on hold tokens that

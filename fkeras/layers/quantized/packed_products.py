@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fkeras.nn.cpu.forms import Form, compute
+from fkeras.nn.numerics.dtypes import wide_dtype
 
 # more rows make the product dearer than dequantizing the matrix once
 _MOST_ROWS = 32
@@ -24,7 +24,7 @@ class PackedProduct(Form):
     """Product of x (..., i) with the matrix of packed codes: operands x, codes, scales and zero points.
 
     Without zero points the matrix is `codes / scales`, otherwise `(codes - zero points) * scales`.
-    Accelerators dequantize while they multiply, CPUs a few outputs at a time. Scales without zero points
+    Accelerators multiply codes, CPUs dequantize a few outputs at a time. Scales without zero points
     have no derivative.
 
     Args:
@@ -45,7 +45,24 @@ class PackedProduct(Form):
         return (0,) if self.block is None else (0, 2)
 
     def default(self, *operands: jax.Array) -> jax.Array:
-        return self._product(*operands, sums=jnp.einsum)
+        x, codes, *factors = (
+            operands if self.outputs else [operands[0], *(a.T for a in operands[1:])]
+        )
+        four = codes.dtype.type(4)
+        halves = [(codes << four) >> four, codes >> four]
+        if self.pairs == "outputs":
+            y = jnp.stack([_by_group(x, half, self.block) for half in halves], axis=-1)
+            y = y.reshape(*y.shape[:-2], -1)
+            sums = _by_group(x, np.ones((x.shape[-1], 1)), self.block)
+        else:
+            x, block = _pairs_of_inputs(x, len(codes)), self.block and self.block // 2
+            parts = [x[..., 0], x[..., 1]]
+            y = _by_group(parts[0], halves[0], block) + _by_group(parts[1], halves[1], block)
+            sums = _by_group(parts[0] + parts[1], np.ones((len(codes), 1)), block)
+        leading = (1,) * (y.ndim - 2)
+        scale, *zero = (f.astype(y.dtype).reshape(*leading, *f.shape) for f in factors)
+        y = (y - sums * zero[0]) * scale if zero else y / scale
+        return jnp.sum(y, axis=-2).astype(x.dtype)
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         x, codes, *factors = operands
@@ -59,7 +76,7 @@ class PackedProduct(Form):
             n = 2 if self.pairs == "outputs" else 1
             taken = [(codes, start, width), *((f, n * start, n * width) for f in factors)]
             arrays = (cut(*place, axis=self.outputs) for place in taken)
-            return self._product(x, *arrays, sums=_by_half)
+            return self._product(x, *arrays)
 
         parts = [part(steps * width, size % steps)] if size % steps else []
         if width:
@@ -68,28 +85,42 @@ class PackedProduct(Form):
             parts.insert(0, jnp.moveaxis(y, 0, 1).reshape(x.shape[0], -1))
         return jnp.concatenate(parts, axis=1).reshape(*leading, -1)
 
-    def _product(
-        self, x: jax.Array, *arrays: jax.Array, sums: Callable[..., jax.Array]
-    ) -> jax.Array:
+    def _product(self, x: jax.Array, *arrays: jax.Array) -> jax.Array:
+        """Computes the product with the floats of some outputs."""
         codes, *factors = arrays if self.outputs else [array.T for array in arrays]
         size, columns = codes.shape
         # both halves of the bytes in one array: the low halves move to the place of the high ones
         codes = (codes[None] << np.array([4, 0], codes.dtype)[:, None, None]) >> codes.dtype.type(4)
         if self.pairs == "outputs":
             factors = [jnp.moveaxis(f.reshape(-1, columns, 2), 2, 0) for f in factors]
-            y = sums("...i,hic->...ch", x, _floats(codes, factors, self.block))
-            return y.reshape(*x.shape[:-1], -1)
-        x = jnp.pad(x, [*[(0, 0)] * (x.ndim - 1), (0, 2 * size - x.shape[-1])])
-        x = x.reshape(*x.shape[:-1], size, 2)
-        block = self.block and self.block // 2
-        return sums("...ih,hic->...c", x, _floats(codes, [f[None] for f in factors], block))
+            low, high = _floats(codes, factors, self.block)
+            return jnp.stack([x @ low, x @ high], axis=-1).reshape(*x.shape[:-1], -1)
+        x, block = _pairs_of_inputs(x, size), self.block and self.block // 2
+        low, high = _floats(codes, [f[None] for f in factors], block)
+        return x[..., 0] @ low + x[..., 1] @ high
 
 
-def _by_half(text: str, x: jax.Array, floats: jax.Array) -> jax.Array:
-    """Computes the `einsum` as two products, for which XLA's CPU backend copies no array."""
-    if "...ch" in text:
-        return jnp.stack([x @ floats[0], x @ floats[1]], axis=-1)
-    return x[..., 0] @ floats[0] + x[..., 1] @ floats[1]
+def _pairs_of_inputs(x: jax.Array, size: int) -> jax.Array:
+    """Returns x (..., i) as (..., size, 2), with zeros at the end."""
+    x = jnp.pad(x, [*[(0, 0)] * (x.ndim - 1), (0, 2 * size - x.shape[-1])])
+    return x.reshape(*x.shape[:-1], size, 2)
+
+
+def _by_group(x: jax.Array, kernel: Any, block: int | None) -> jax.Array:
+    """Returns the products (..., g, o) of groups of x (..., i) and codes (i, o).
+
+    Scales come after the products: accelerators take longer for a scaled matrix than for few rows.
+    """
+    size, columns = kernel.shape
+    block = block or size
+    rest = -size % block
+    if rest:
+        x = jnp.pad(x, [*[(0, 0)] * (x.ndim - 1), (0, rest)])
+        kernel = jnp.pad(kernel, ((0, rest), (0, 0)))
+    kernel = kernel.reshape(-1, block, columns).astype(x.dtype)
+    x = x.reshape(*x.shape[:-1], -1, block)
+    wide = wide_dtype(x.dtype)
+    return jnp.einsum("...gi,gio->...go", x, kernel, preferred_element_type=wide)
 
 
 def _floats(codes: jax.Array, factors: list[jax.Array], block: int | None) -> jax.Array:

@@ -9,6 +9,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.layers.quantized.packed_products import PackedProduct
 
 KEY = jax.random.key(0)
 UNGROUPED = fk.quantizers.Int4QuantizationConfig(block_size=None, activation_quantizer=None)
@@ -103,6 +104,23 @@ def test_no_loop_holds_the_floats(outputs):
     compiled = jax.jit(steps).lower(layer, jnp.ones((2, 64))).compile()
     shapes = re.findall(r"f32\[([\d,]+)\]", compiled.as_text())
     assert max(np.prod([int(n) for n in shape.split(",")]) for shape in shapes) <= 64 * outputs // 2
+
+
+@pytest.mark.parametrize("pairs", ["inputs", "outputs"])
+@pytest.mark.parametrize(("block", "axis"), [(None, 1), (4, 0), (6, 1)])
+def test_products_of_accelerators_equal_those_of_cpus(pairs, block, axis):
+    random, rows = np.random.default_rng(0), 10
+    groups = 1 if block is None else -(-rows // block)
+    codes = random.integers(-128, 128, (5, 6) if pairs == "inputs" else (10, 3), "int8")
+    operands = [codes, random.uniform(0.5, 1.5, (groups, 6)).astype("float32")]
+    operands += [] if block is None else [random.integers(-8, 8, (groups, 6), "int8")]
+    operands = [jnp.asarray(operand if axis else operand.T) for operand in operands]
+    form = PackedProduct(block, pairs, axis)
+    x = jnp.asarray(random.normal(size=(3, rows)).astype("float32"))
+    expected = form.fast(x, *operands)
+    assert expected.shape == (3, 6)
+    np.testing.assert_allclose(form.default(x, *operands), expected, atol=2e-5)
+    np.testing.assert_allclose(form.default(x[None], *operands)[0], expected, atol=2e-5)
 
 
 def test_groups_in_another_order_are_no_number():
