@@ -79,7 +79,7 @@ def _others_of_products(items):
     `one_in(n)` runs one case in `n` of a parametrized test. `one_a_class` runs one row of the layer
     table for each class, or for each family: the classes of all ranks, such as `Conv1D` and
     `Conv2D`. The name of the test determines which row, so that tests differ in their rows;
-    `first` takes the first row.
+    `first` takes the first row. `one_a_class(each=n)` runs one row in `n` of each class, at least one.
     """
     groups, others = {}, []
     for item in items:
@@ -89,7 +89,7 @@ def _others_of_products(items):
             key = None if product.name == "one_in" else _class_of(item, product.kwargs)
             groups.setdefault((test, key), (product, []))[1].append(item)
     for (test, _), (product, cases) in groups.items():
-        step = product.args[0] if product.name == "one_in" else len(cases)
+        step = product.args[0] if product.args else product.kwargs.get("each", len(cases))
         start = zlib.crc32(test.encode()) % min(step, len(cases))
         start = 0 if product.kwargs.get("first") else start
         chosen = {id(case) for case in cases[start::step]}
