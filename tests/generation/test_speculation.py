@@ -39,6 +39,7 @@ def test_greedy_tokens_are_those_of_the_model(draft_seed, window):
     assert again is None or again.lengths.tolist() == [1, 1]
 
 
+@pytest.mark.exhaustive
 def test_end_token_among_accepted_tokens_ends_the_row():
     model = language_models.cached(depth=1)
     plain = fk.generate(model, None, PROMPTS, max_new_tokens=9)
@@ -52,7 +53,7 @@ def test_end_token_among_accepted_tokens_ends_the_row():
     assert lengths[0] == lengths[1]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["encoder_decoder", "bigram"])
 def test_encoder_and_decoder_verify_a_draft(kind):
     model = language_models.encoder_decoder(depth=1)
@@ -65,6 +66,7 @@ def test_encoder_and_decoder_verify_a_draft(kind):
     assert lengths == [[8, 8], [8, 8]]
 
 
+@pytest.mark.exhaustive
 def test_models_without_caches_draft_and_verify():
     model, draft = language_models.uncached(0), language_models.uncached(1)
     plain = fk.generate(model, None, PROMPTS, max_new_tokens=7)
@@ -95,6 +97,7 @@ def test_sampled_tokens_have_the_distribution_of_the_model():
     assert 0.5 * np.abs(found - wrong).sum() > 0.3
 
 
+@pytest.mark.exhaustive
 def test_equal_draft_is_accepted_whole_in_each_round():
     model = language_models.bigram(scale=20.0)
     prompt = prompts.prompt_of([[1], [2]], None)
@@ -115,6 +118,7 @@ def test_equal_draft_is_accepted_whole_in_each_round():
             assert carry.lengths.tolist() == [3 * rounds, 3 * rounds]
 
 
+@pytest.mark.exhaustive
 def test_windows_need_room_for_rejected_tokens():
     mask = fk.masks.Causal() & fk.masks.Window(3)
     model, draft = (language_models.cached(n, depth=1, mask=mask) for n in (0, 4))
@@ -132,6 +136,7 @@ def test_windows_need_room_for_rejected_tokens():
             drafted(*pair)
 
 
+@pytest.mark.exhaustive
 def test_the_padding_of_the_vocabularies_may_differ():
     model = language_models.bigram()
     plain = fk.generate(model, None, PROMPTS, max_new_tokens=9, vocabulary_size=8)

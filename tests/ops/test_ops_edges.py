@@ -368,6 +368,7 @@ def test_arguments_that_keras_rejects_are_rejected(call, words):
             call(x)
 
 
+@pytest.mark.exhaustive
 def test_a_key_seeds_a_recorded_operation():
     x = fk.Input((4, 4, 1))
     keys = (jax.random.key(0), jax.random.key(1), jax.random.key(0, impl="rbg"))

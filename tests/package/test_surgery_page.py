@@ -73,6 +73,7 @@ def test_heads_and_parts(page, compute, expected):
     np.testing.assert_allclose(page.model.layers["hidden"](hidden), depths[2], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_another_backbone_and_an_ensemble(page, compute, expected):
     assert page.other.layers["head"] is page.model.layers["head"]
     assert list(page.other_state) == ["norm"] and len(kernels(page.other)) == 1

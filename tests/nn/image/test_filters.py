@@ -73,6 +73,7 @@ def _slopes(x):
     return [jax.jacobian(function)(x) for function in functions]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("level", [0.0, 0.3, 1.0])
 def test_gradients_at_grey_pixels_are_finite(level):
     slopes = _slopes(np.full((1, 1, 3), level, "float32"))
@@ -194,6 +195,7 @@ def test_similarity_matches_keras(scale):
     assert jax.eval_shape(lambda a, b: ssim(a, b, **settings[1]), x[0], y[0]).shape == ()
 
 
+@pytest.mark.exhaustive
 def test_equal_images_and_bytes():
     x = _images((1, 12, 12, 1))
     levels = (x * 255).astype("uint8")

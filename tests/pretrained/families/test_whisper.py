@@ -48,6 +48,7 @@ def suppressing(config):
     return samplers.Chain(samplers.SuppressedIds(config.never), first, samplers.Greedy())
 
 
+@pytest.mark.exhaustive
 def test_transcription_of_sounds(loaded):
     arrays = expected("whisper")
     prompt, tokens = arrays["tokens"][:, :2].astype("int32"), arrays["tokens"][:, 2:]

@@ -241,6 +241,7 @@ def test_calibrated_models(mode, tmp_path):
     assert type(floats.layers["block"].layers["wide"]) is fk.layers.Dense
 
 
+@pytest.mark.exhaustive
 def test_omitted_zero_points_are_restored_for_symmetric_codes(tmp_path):
     """Keras's GPTQ files lack zero points; only fkeras opens them, for symmetric codes."""
     ids, expected = _case("lost, symmetric", tmp_path / "k.keras")

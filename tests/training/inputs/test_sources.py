@@ -607,6 +607,7 @@ def test_lists_of_tuples_of_numbers_are_arrays():
     np.testing.assert_array_equal(TRAINER.predict(RUN, rows), TRAINER.predict(RUN, X[:5]))
 
 
+@pytest.mark.exhaustive
 def test_a_training_on_graphs_is_resumed(tmp_path):
     options = {"epochs": 2, "verbose": 0, "steps_per_execution": 1}
     expected, logs = TRAINER.fit(GRAPH_RUN, GRAPHS, **options)

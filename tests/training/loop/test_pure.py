@@ -119,6 +119,7 @@ def test_every_option_is_in_the_table():
     assert fields == {name for row in OPTIONS for name in row}
 
 
+@pytest.mark.exhaustive
 def test_run_trains_on_after_layers_were_frozen():
     trainer = fk.Trainer(fk.optimizers.SGD(0.1, use_ema=True), "mse")
     run = trainer.init(noisy(), KEY)

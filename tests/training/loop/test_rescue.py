@@ -163,7 +163,7 @@ def throw(kind):
     return act
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("hook", HOOKS)
 def test_an_exception_of_a_hook_carries_the_run(hook):
     for kind in KINDS:
@@ -179,7 +179,7 @@ def test_an_exception_of_a_hook_carries_the_run(hook):
             assert "previous value was 'mine'" in caught.value.__notes__[0]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, ReadOnly])
 def test_an_exception_of_a_hook_is_resumed_exactly(tmp_path, hook, kind):
@@ -440,6 +440,7 @@ def grouped_whole(**options):
     return grouped(by_step(()), **options)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", SOURCES)
 def test_batches_before_an_exception_of_their_source_are_trained(name, tmp_path):
     """With four steps a call of the device, the source raises inside and at the border of a call."""
@@ -462,6 +463,7 @@ def test_batches_before_an_exception_of_their_source_are_trained(name, tmp_path)
     assert history == logs
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("steps", [None, 3])
 @pytest.mark.parametrize("kind", [Loader, lambda: batches()[:5] + [(X[25:28], Y[25:28])]])
 def test_an_exception_after_the_last_batch_of_an_epoch_is_resumed(tmp_path, steps, kind):
@@ -709,6 +711,7 @@ MADE = {
 }
 
 
+@pytest.mark.exhaustive
 def test_every_exception_is_pickled_and_copied_with_its_run():
     classes = sorted(set(exception_classes()), key=lambda kind: kind.__name__)
     assert len(classes) > 6

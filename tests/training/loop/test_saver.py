@@ -56,6 +56,7 @@ class StopAt(fk.Callback):
             raise OSError("power cut")
 
 
+@pytest.mark.exhaustive
 def test_killed_trainings_resume_exactly():
     """A few of the kills that `.ci/run` makes by the same script."""
     done = subprocess.run(
@@ -72,6 +73,7 @@ def test_killed_trainings_resume_exactly():
     assert "bit for bit alike" in done.stdout
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("every", [None, 2])
 def test_the_same_call_resumes(tmp_path, every):
     plan = fk.Checkpoint(str(tmp_path), every=every)

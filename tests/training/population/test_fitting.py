@@ -51,6 +51,7 @@ def test_a_member_that_is_not_finite_stops_alone(group_size):
     assert history.params["stopped"] == {1: "epoch 1: nan or infinity"}
 
 
+@pytest.mark.exhaustive
 def test_steps_that_are_not_finite_are_skipped_or_ignored():
     x = X.copy()
     x[3] = np.nan
@@ -186,6 +187,7 @@ def test_sigterm_is_left_to_the_program():
         signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.exhaustive
 def test_ctrl_c_does_not_separate_the_lanes_from_their_runs(monkeypatch):
     choose = fitting.Training._choose
 

@@ -30,7 +30,7 @@ def trained(history, name="loss"):
     return (~np.isnan(np.array(history[name]))).sum(axis=0).tolist()
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("restore", [False, True])
 @pytest.mark.parametrize("monitor", ["loss", "val_mae"])
 def test_early_stopping_decides_as_the_callback_of_one_training(restore, monitor):
