@@ -204,6 +204,7 @@ def test_vmap_donates_nothing(mapped):
     assert jax.vmap(tokens)(values).tolist() == [tokens(value).tolist() for value in values]
 
 
+@pytest.mark.exhaustive
 def test_padded_vocabulary_is_never_sampled():
     model = language_models.bigram()
     free = fk.generate(model, None, [[1], [2], [3]], max_new_tokens=8)
@@ -237,6 +238,7 @@ def test_prompts_of_all_kinds(ids):
     assert fk.generate(model, None, ids, max_new_tokens=3).tokens.tolist() == expected
 
 
+@pytest.mark.exhaustive
 def test_rows_of_a_list_may_be_traced():
     model = language_models.bigram()
     run = jax.jit(lambda row: fk.generate(model, None, [row, [1]], max_new_tokens=3).tokens)

@@ -30,6 +30,7 @@ def test_calls_that_the_body_needs_stay_there():
     assert names(parts.body) == ["ids", "embedding", "attention"]
 
 
+@pytest.mark.exhaustive
 def test_scores_of_mixed_positions_are_computed_whole():
     ids = fk.Input((None,), dtype="int32", name="ids")
     x = fk.ops.cumsum(layers.Embedding(5, 5)(ids), axis=1)

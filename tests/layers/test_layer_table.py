@@ -115,7 +115,7 @@ def _trained(layer):
     return len(jax.tree.leaves(layer)) - len(jax.tree.leaves(untrained))
 
 
-@pytest.mark.one_a_class(family=True)
+@pytest.mark.one_in(16)
 @each_case
 def test_jit_grad_and_vmap(case):
     """Two members are built, called and differentiated as one; eagerly the numbers are the same.

@@ -99,7 +99,7 @@ def test_removed_samples_affect_no_loss_or_gradient(name):
                 assert (slope[GONE] == 0).all()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", JOINT)
 def test_joint_losses_equal_those_without_the_removed_sample(name):
     y, p = data(name)

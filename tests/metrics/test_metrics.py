@@ -478,6 +478,7 @@ def test_a_correlation_with_constants_is_0():
         assert np.isnan(float(theirs.result()))
 
 
+@pytest.mark.exhaustive
 def test_an_iou_of_scores_names_the_argument():
     labels, scores = np.array([0, 1, 2]), np.eye(3, dtype="float32")
     metric = metrics.MeanIoU(num_classes=3)

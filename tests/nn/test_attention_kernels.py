@@ -100,6 +100,7 @@ def _gradient(layer):
     return jax.grad(lambda *heads: jnp.square(layer(*heads)).sum(), (0, 1, 2))
 
 
+@pytest.mark.exhaustive
 def test_the_platform_of_the_program_selects_the_kernel():
     gradient = _gradient(layers.DotProductAttention(masks.Causal()))
     tpu, cpu, both = (

@@ -89,6 +89,7 @@ def test_ignored_classes_are_not_invalid_labels():
     assert equals(jnp.array([True, False]), 1).tolist() == [True, False]
 
 
+@pytest.mark.exhaustive
 def test_ctc_of_labels_out_of_range():
     scores = jax.random.normal(KEY, (3, 5, 4))
     losses = fk.losses.ctc(jnp.array([[1, 3, 0], [1, 4, 0], [-1, 2, 0]]), scores)

@@ -77,6 +77,7 @@ def test_overflowing_squares_give_infinity():
     assert np.isnan(form.tpu(x, mean)).all()
 
 
+@pytest.mark.exhaustive
 def test_the_part_is_at_least_a_sixteenth():
     shapes = ((100,), (3,), (17,), (4, 31), (8, 2), (16, 16), (1,))
     for shape in shapes:

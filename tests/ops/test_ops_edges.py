@@ -281,6 +281,7 @@ def test_error_messages(call, words):
         call(jnp.ones((2, 3)))
 
 
+@pytest.mark.exhaustive
 def test_decoding_an_empty_sequence_gives_no_labels():
     @jax.jit
     def compute(scores):

@@ -36,6 +36,7 @@ def test_each_method_of_attribution_has_at_most_ten_lines():
     assert max(lengths.values()) <= 10, lengths
 
 
+@pytest.mark.exhaustive
 def test_the_training_records_the_watched_values(page):
     logged = page.history.history
     assert [name for name in logged if name.startswith("stream")] == [

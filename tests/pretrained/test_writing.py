@@ -155,6 +155,7 @@ def test_wrong_arguments_are_reported(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_an_edited_graph_is_not_written(tmp_path):
     model = fk.pretrained.build(llama.TINY).build(jax.random.key(0))
     edited = fk.transforms.edit(model, {"block_0/mlp_add": lambda x: 2 * x})

@@ -348,6 +348,7 @@ def test_bad_data_of_models_of_strings(call, error, words):
         call()
 
 
+@pytest.mark.exhaustive
 def test_labels_that_are_words_are_numbered_as_the_message_says():
     lookup = layers.StringLookup(num_oov_indices=0).adapt(CITIES)
     _fit(X, np.minimum(lookup(CITIES), 2))

@@ -132,6 +132,7 @@ def test_padded_training_step_equals_the_step_on_the_small_batch():
     chex.assert_trees_all_close(fitted.model, by_hand.model, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_order_of_the_rows_is_the_same_from_the_host():
     for count, step in ((1, 0), (20, 3), (40_000, 70)):
         expected = host_arrays.order_of(count, count + 8, KEY, step)

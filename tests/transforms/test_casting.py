@@ -34,7 +34,7 @@ def wrapped():
     return layers.TimeDistributed(layers.Dense(2))
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("make", [nested, Net, recurrent, wrapped])
 def test_weights_policies_and_results(make):
     model = make()

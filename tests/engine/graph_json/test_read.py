@@ -202,6 +202,7 @@ def _chain(length, last=None):
     return {"name": "chain", "layers": data[::-1], **endpoints}
 
 
+@pytest.mark.exhaustive
 def test_the_worst_order_of_layers_is_read_in_linear_time():
     fk.Model.from_config(_chain(10))
 

@@ -51,7 +51,7 @@ def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     encoder_checks.is_written_back(name, tmp_path)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name", encoder_checks.rows(FOLDERS, ("bert", "roberta", "distilbert_classifier"))
 )

@@ -22,7 +22,7 @@ def _marks(case):
     return [pytest.mark.exhaustive] if case.id != FIRST.get(type(case.layer)) else []
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=_marks(case), id=case.id) for case in PRESENT]
 )

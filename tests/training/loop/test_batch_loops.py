@@ -253,6 +253,7 @@ def test_callbacks_see_runs_that_stay_valid_and_can_stop():
         assert np.isfinite(np.asarray(jax.tree.leaves(run.model)[0])).all()
 
 
+@pytest.mark.exhaustive
 def test_a_callback_may_return_another_run():
     class Keep(Callback):
         def on_epoch_end(self, epoch, run, logs):

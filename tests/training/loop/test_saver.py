@@ -73,7 +73,7 @@ def test_killed_trainings_resume_exactly():
     assert "bit for bit alike" in done.stdout
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("every", [None, 2])
 def test_the_same_call_resumes(tmp_path, every):
     plan = fk.Checkpoint(str(tmp_path), every=every)
@@ -146,7 +146,7 @@ class Loader:
         self.place = state["place"]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("source", "steps"),
     [
@@ -241,6 +241,7 @@ def test_folders_without_a_readable_record_are_used_as_before(tmp_path, damage):
     chex.assert_trees_all_equal(run.model, undisturbed_training()[0].model)
 
 
+@pytest.mark.exhaustive
 def test_neither_retention_nor_a_kill_before_the_record_warns(tmp_path, monkeypatch):
     from fkeras.training.checkpoint.storage import writing
 

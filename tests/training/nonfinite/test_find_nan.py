@@ -143,6 +143,7 @@ class TestForward:
         finding = find_nan(run.replace(model=leaf, state={}), X)
         _check(finding, "forward", "", "Lambda", "log")
 
+    @pytest.mark.exhaustive
     def test_dropout_repeats_the_draw_of_the_step(self, x):
         drop = layers.Dropout(0.5)
         h = layers.Lambda(lambda v: 1 / v, name="inverse")(drop(x))

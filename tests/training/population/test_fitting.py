@@ -227,6 +227,7 @@ def test_rows_that_do_not_fit_need_a_shared_order(monkeypatch):
     chex.assert_trees_all_close(shared.member(runs, 0).model, own.model, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_the_line_of_an_epoch_shows_medians(capsys):
     population, start = population_of({"learning_rate": [0.0, 0.1, 0.2]})
     _, history = population.fit(start, X, Y, verbose=2)
