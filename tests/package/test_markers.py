@@ -18,7 +18,7 @@ def run_by_default(request):
             marks = {mark.name: mark}
             if case in exhaustive:
                 marks["exhaustive"] = pytest.mark.exhaustive.mark
-            params = {"case": types.SimpleNamespace(layer=case)}
+            params = {"case": types.SimpleNamespace(layer=case, mask=None, training=False)}
             return types.SimpleNamespace(
                 nodeid=f"{test}[{case}]",
                 case=case,
