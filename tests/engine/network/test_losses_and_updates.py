@@ -339,6 +339,8 @@ def test_effects_of_calls_are_known_without_a_call_on_data():
     x = fk.Input((3,))
     plain = layers.Dense(2, kernel_regularizer="l2")(x)
     penalized = layers.Dense(2, activity_regularizer="l1")(plain)
-    graph = fk.Model(x, layers.BatchNormalization()(penalized)).graph
+    # its regularizer is a property, the others are fields
+    again = layers.ActivityRegularization(l1=0.1)(penalized)
+    graph = fk.Model(x, layers.BatchNormalization()(again)).graph
     found = [(e.losses, e.penalties, e.updates) for e in graph.effects]
-    assert found == [(0, 0, False), (0, 1, False), (1, 0, False), (0, 0, True)]  # the input first
+    assert found == [(0, 0, False), (0, 1, False), (1, 0, False), (1, 0, False), (0, 0, True)]
