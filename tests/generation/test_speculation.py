@@ -39,6 +39,17 @@ def test_greedy_tokens_are_those_of_the_model(draft_seed, window):
     assert again is None or again.lengths.tolist() == [1, 1]
 
 
+def test_end_token_of_a_draft_ends_the_row():
+    model = language_models.bigram(scale=20.0)
+    plain = fk.generate(model, None, [[1], [2]], max_new_tokens=6)
+    options = {"max_new_tokens": 6, "end_ids": int(plain.tokens[0, 1])}
+    expected = fk.generate(model, None, [[1], [2]], **options)
+    generated = fk.generate(model, None, [[1], [2]], **options, draft=(model, None))
+    assert int(expected.lengths[0]) <= 2
+    assert generated.tokens.tolist() == expected.tokens.tolist()
+    assert generated.lengths.tolist() == expected.lengths.tolist()
+
+
 @pytest.mark.exhaustive
 def test_end_token_among_accepted_tokens_ends_the_row():
     model = language_models.cached(depth=1)

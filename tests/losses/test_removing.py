@@ -10,6 +10,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers, losses
+from fkeras.losses.removing import removed
 
 NAN = np.nan
 GONE = 1  # the row that is removed
@@ -223,3 +224,11 @@ def test_find_nan_ignores_removed_rows():
     assert fk.find_nan(run, (x, y, weights), trainer) is None
     x[2] = NAN
     assert fk.find_nan(run, (x, y, weights), trainer).phase == "batch"
+
+
+def test_rows_without_weight_and_rows_under_a_mask_are_removed():
+    weights, mask = np.array([1.0, 0.0, 1.0]), np.array([True, True, False])
+    assert removed(weights, mask).tolist() == [False, True, True]
+    assert removed(weights, None).tolist() == [False, True, False]
+    assert removed(None, mask).tolist() == [False, False, True]
+    assert removed(None, None) is None

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import types
 
 import chex
 import jax
@@ -14,6 +15,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.training.loop.saver import Saver
 from tests.support.paths import ROOT
 from tests.support.quick_flags import QUICK
 
@@ -91,6 +93,13 @@ def test_the_same_call_resumes(tmp_path, every):
     assert same.history == history.history
     longer, more = fit(plan, epochs=4)
     assert (int(longer.step), more.epoch) == (20, [0, 1, 2, 3])
+
+
+def test_the_next_save_counts_the_steps_before_the_epoch():
+    saver = Saver.__new__(Saver)
+    saver._checkpoint = types.SimpleNamespace(every=4)
+    saver.begin(types.SimpleNamespace(step=5, position=(1, 2)))  # the epoch began at step 3
+    assert [saver.until(done) for done in range(4)] == [1, 4, 3, 2]
 
 
 def test_a_training_that_stopped_at_the_last_batch_of_an_epoch_resumes(tmp_path):
