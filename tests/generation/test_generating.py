@@ -53,6 +53,7 @@ def _next(model, ids, length):
 
 
 def test_greedy_tokens_equal_the_whole_text_computed_again(model):
+    # seconds: the first to compile the programs of this file
     generated = fk.generate(model, None, PROMPTS, max_new_tokens=6, cache=True)
     assert generated.tokens.tolist() == [again(model, ids, 6) for ids in PROMPTS]
     assert generated.tokens.dtype == jnp.int32 and generated.lengths.tolist() == [6, 6]
@@ -111,6 +112,7 @@ def test_end_token_ends_a_row_and_counts(model):
 
 
 def test_padding_on_any_side_changes_no_token(model):
+    # seconds: compiles each way that reads padding
     expected = fk.generate(model, None, PROMPTS, max_new_tokens=6)
     mask = np.array([[0, 0, 1, 1, 1, 1, 1, 0], [1, 0, 0, 0, 0, 1, 0, 0]])
     ids = np.full(mask.shape, 9)
@@ -277,6 +279,7 @@ def test_window_shorter_than_the_prompt(options):
 
 
 def test_encoder_runs_once_and_its_padding_changes_nothing():
+    # seconds: compiles a model with encoder, decoder and caches, the only default one
     model = language_models.encoder_decoder(depth=1)
     source = jnp.array([[1, 2, 3, 4], [5, 6, 0, 0]])
     mask = jnp.array([[1, 1, 1, 1], [1, 1, 0, 0]], bool)

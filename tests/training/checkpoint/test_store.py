@@ -808,6 +808,7 @@ def test_the_lock_of_a_killed_run_is_free_though_its_children_live(printed):
     assert printed("orphan") == ["free"]
 
 
+@pytest.mark.exhaustive  # the programs of `printed` take seconds
 def test_a_limit_of_the_system_is_reported_as_no_space(printed):
     assert printed("full") == ["went", "on"]
 
