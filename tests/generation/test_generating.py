@@ -264,7 +264,7 @@ def test_end_ids_may_be_any_sequence_or_scalar():
     assert fk.generate(model, None, [[1]], max_new_tokens=3, end_ids=None).lengths.tolist() == [3]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("options", [{"cache": "int8"}, {}], ids=str)
 def test_window_shorter_than_the_prompt(options):
     window = fk.masks.Causal() & fk.masks.Window(3)

@@ -50,6 +50,7 @@ def test_weights_keep_their_own_dtype(tmp_path):
     assert same == (names, [], [])
 
 
+@pytest.mark.exhaustive
 def test_weights_of_several_dtypes_are_written_without_loss(tmp_path):
     def kinds(tensors):
         for n, (name, array) in enumerate(tensors.items()):

@@ -253,6 +253,7 @@ def test_equalized_levels_are_even():
     assert float(dark.mean()) == pytest.approx(127.5, abs=3)
 
 
+@pytest.mark.exhaustive
 def test_equalize_tiles_of_flat_and_small_images():
     flat = np.full((1, 9, 7, 1), 80.0, "float32")
     small = np.full((1, 1, 1), 3.0, "float32")

@@ -78,6 +78,7 @@ def test_padding_after_the_end_token_changes_nothing():
     encoder_checks.padding_changes_no_token(model, ids, 3, 2)
 
 
+@pytest.mark.exhaustive
 def test_texts_of_siglip_have_one_length():
     model = fk.pretrained.load(DATA / "siglip").model
     with pytest.raises(fk.FKerasError, match="15"):

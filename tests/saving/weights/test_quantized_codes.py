@@ -200,7 +200,7 @@ def test_every_case_is_here():
     assert set(_calibrated()) == {*calibrated, "int4", "int4, h5"}
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["int4", "int4, h5"])
 def test_old_4_bit_codes_are_converted(name, tmp_path):
     """Keras 3.11 to 3.13 packed along another axis, and quantized inputs too."""

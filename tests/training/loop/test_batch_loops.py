@@ -36,6 +36,7 @@ TRAINER = fk.Trainer("sgd", "sparse_categorical_crossentropy", metrics=["accurac
 RUN = TRAINER.init(noisy(), KEY)
 
 
+@pytest.mark.exhaustive
 def test_the_number_of_steps_a_call_changes_nothing(monkeypatch):
     many, first = TRAINER.fit(RUN, X, Y, epochs=2, batch_size=8, verbose=0)
     monkeypatch.setattr(batch_loops, "_DISPATCH", 0.0)  # one step a call

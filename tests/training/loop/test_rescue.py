@@ -163,7 +163,7 @@ def throw(kind):
     return act
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("hook", HOOKS)
 def test_an_exception_of_a_hook_carries_the_run(hook):
     for kind in KINDS:

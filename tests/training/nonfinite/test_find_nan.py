@@ -257,6 +257,7 @@ class TestBackward:
         run, trainer = _run(norm(x), x)
         _check(find_nan(run, (X, Y), trainer), "backward", "d", "penalty on the weight 'd/kernel'")
 
+    @pytest.mark.exhaustive
     def test_gradients_of_calls(self, key, x):
         shared = layers.Dense(3, name="s", use_bias=False)
         model = fk.Model(x, layers.Dropout(0.5)(shared(shared(x)))).build(key)

@@ -106,6 +106,7 @@ def test_an_objective_trains_members():
         np.testing.assert_allclose(np.array(history[name])[:, 1], logs[name], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_averages_are_final_and_frozen_layers_stay():
     trainer = fk.Trainer(fk.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.5), "mse")
     population, start = population_of({"ema_momentum": [0.5, 0.9]}, trainer)
