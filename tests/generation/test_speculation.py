@@ -85,6 +85,7 @@ def test_models_without_caches_draft_and_verify():
     assert generated.tokens.tolist() == plain.tokens.tolist()
 
 
+@pytest.mark.exhaustive
 def test_sampled_tokens_have_the_distribution_of_the_model():
     model = language_models.bigram(0, vocabulary=5, scale=25.0)
     draft = language_models.bigram(1, vocabulary=5, scale=25.0)

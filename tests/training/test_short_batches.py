@@ -399,6 +399,7 @@ TRAININGS = {
 }
 
 
+@pytest.mark.exhaustive
 @hypothesis.settings(
     max_examples=8, deadline=None, derandomize=True, database=None, phases=["generate"]
 )

@@ -102,6 +102,7 @@ def test_the_next_save_counts_the_steps_before_the_epoch():
     assert [saver.until(done) for done in range(4)] == [1, 4, 3, 2]
 
 
+@pytest.mark.exhaustive
 def test_a_training_that_stopped_at_the_last_batch_of_an_epoch_resumes(tmp_path):
     class Cut(fk.Callback):
         def on_test_begin(self, run):
