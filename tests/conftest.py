@@ -79,7 +79,8 @@ def _others_of_products(items):
     `one_in(n)` runs one case in `n` of a parametrized test. `one_a_class` runs one row of the layer
     table for each class, or for each family: the classes of all ranks, such as `Conv1D` and
     `Conv2D`. The name of the test determines which row, so that tests differ in their rows;
-    `first` takes the first row.
+    `first` takes the first row. `one_a_class(each=n)` runs one row in `n` of
+    each class and form of call (with a mask or without, in training or not), at least one.
     """
     groups, others = {}, []
     for item in items:
@@ -89,7 +90,7 @@ def _others_of_products(items):
             key = None if product.name == "one_in" else _class_of(item, product.kwargs)
             groups.setdefault((test, key), (product, []))[1].append(item)
     for (test, _), (product, cases) in groups.items():
-        step = product.args[0] if product.name == "one_in" else len(cases)
+        step = product.args[0] if product.args else product.kwargs.get("each", len(cases))
         start = zlib.crc32(test.encode()) % min(step, len(cases))
         start = 0 if product.kwargs.get("first") else start
         chosen = {id(case) for case in cases[start::step]}
@@ -98,7 +99,10 @@ def _others_of_products(items):
 
 
 def _class_of(item, options):
-    name = type(item.callspec.params["case"].layer).__name__
+    case = item.callspec.params["case"]
+    name = type(case.layer).__name__
+    if "each" in options:
+        return name, case.mask is not None, case.training
     return re.sub("[123]D", "", name) if options.get("family") else name
 
 

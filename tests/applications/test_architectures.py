@@ -167,6 +167,7 @@ def test_layers_of_a_keras_2_file_are_matched_by_position(small, tmp_path):
     np.testing.assert_allclose(model(x, state=state), outputs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_file_with_the_classifier_does_not_fit_the_features(small, tmp_path):
     theirs, options, _, _ = small
     with keras_rules():
@@ -297,6 +298,7 @@ def test_errors_name_the_argument_and_a_remedy(call, kind, message):
         call()
 
 
+@pytest.mark.exhaustive
 def test_the_docstring_example_runs():
     # one docstring is enough: all are written from one template
     example = fk.applications.MobileNetV3Small.__doc__.partition("Example:")[2]

@@ -53,6 +53,7 @@ def _next(model, ids, length):
 
 
 def test_greedy_tokens_equal_the_whole_text_computed_again(model):
+    # seconds: the first to compile the programs of this file
     generated = fk.generate(model, None, PROMPTS, max_new_tokens=6, cache=True)
     assert generated.tokens.tolist() == [again(model, ids, 6) for ids in PROMPTS]
     assert generated.tokens.dtype == jnp.int32 and generated.lengths.tolist() == [6, 6]
@@ -111,6 +112,7 @@ def test_end_token_ends_a_row_and_counts(model):
 
 
 def test_padding_on_any_side_changes_no_token(model):
+    # seconds: compiles each way that reads padding
     expected = fk.generate(model, None, PROMPTS, max_new_tokens=6)
     mask = np.array([[0, 0, 1, 1, 1, 1, 1, 0], [1, 0, 0, 0, 0, 1, 0, 0]])
     ids = np.full(mask.shape, 9)
@@ -147,6 +149,7 @@ def test_state_continues_the_text(model):
     assert second.tokens.tolist() == [again(model, ids, 3) for ids in whole]
 
 
+@pytest.mark.exhaustive
 def test_each_row_depends_on_its_own_prompt_key_and_sampler(model):
     sampler = samplers.Chain(samplers.Temperature(2.0), samplers.RepetitionPenalty(1.2))
     keys = jax.random.split(jax.random.key(3), 2)
@@ -162,6 +165,7 @@ def test_each_row_depends_on_its_own_prompt_key_and_sampler(model):
     assert single.tokens.tolist() == alone[0].tokens.tolist()
 
 
+@pytest.mark.exhaustive
 def test_generate_runs_under_jit_and_vmap_over_keys(model):
     sampler = samplers.Temperature(1.5)
     keys = jax.random.split(jax.random.key(0), 3)
@@ -177,7 +181,7 @@ def test_generate_runs_under_jit_and_vmap_over_keys(model):
     assert found.tolist() == expected
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mapped", ["key", "temperature", "ids", "end", "draft"])
 def test_vmap_donates_nothing(mapped):
     # a warning of JAX about donated buffers without use would be an error here
@@ -202,6 +206,7 @@ def test_vmap_donates_nothing(mapped):
     assert jax.vmap(tokens)(values).tolist() == [tokens(value).tolist() for value in values]
 
 
+@pytest.mark.exhaustive
 def test_padded_vocabulary_is_never_sampled():
     model = language_models.bigram()
     free = fk.generate(model, None, [[1], [2], [3]], max_new_tokens=8)
@@ -235,6 +240,7 @@ def test_prompts_of_all_kinds(ids):
     assert fk.generate(model, None, ids, max_new_tokens=3).tokens.tolist() == expected
 
 
+@pytest.mark.exhaustive
 def test_rows_of_a_list_may_be_traced():
     model = language_models.bigram()
     run = jax.jit(lambda row: fk.generate(model, None, [row, [1]], max_new_tokens=3).tokens)
@@ -258,6 +264,7 @@ def test_end_ids_may_be_any_sequence_or_scalar():
     assert fk.generate(model, None, [[1]], max_new_tokens=3, end_ids=None).lengths.tolist() == [3]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("options", [{"cache": "int8"}, {}], ids=str)
 def test_window_shorter_than_the_prompt(options):
     window = fk.masks.Causal() & fk.masks.Window(3)
@@ -272,6 +279,7 @@ def test_window_shorter_than_the_prompt(options):
 
 
 def test_encoder_runs_once_and_its_padding_changes_nothing():
+    # seconds: compiles a model with encoder, decoder and caches, the only default one
     model = language_models.encoder_decoder(depth=1)
     source = jnp.array([[1, 2, 3, 4], [5, 6, 0, 0]])
     mask = jnp.array([[1, 1, 1, 1], [1, 1, 0, 0]], bool)
@@ -279,18 +287,18 @@ def test_encoder_runs_once_and_its_padding_changes_nothing():
     generated = fk.generate(
         model, None, ids, max_new_tokens=5, inputs=source, inputs_mask=mask, cache=True
     )
+    texts = jnp.concatenate([ids, generated.tokens[:, :-1]], axis=1)
     for row, length in enumerate((4, 2)):
-        text = ids[row : row + 1]
-        for _ in range(5):
-            scores = model([source[row : row + 1, :length], text])
-            text = jnp.concatenate([text, jnp.argmax(scores[:, -1:], -1).astype("int32")], axis=1)
-        assert generated.tokens[row].tolist() == text[0, 1:].tolist()
+        # the decoder is causal: each score of the text is that of its beginning
+        scores = model([source[row : row + 1, :length], texts[row : row + 1]])
+        assert generated.tokens[row].tolist() == jnp.argmax(scores[0], -1).tolist()
     left = np.array([[1, 2, 3, 4], [9, 9, 5, 6]])
     padded = fk.generate(
         *(model, None, ids),
         max_new_tokens=5,
         inputs=left,
         inputs_mask=np.array([[1] * 4, [0, 0, 1, 1]]),
+        cache=True,
     )
     assert padded.tokens.tolist() == generated.tokens.tolist()
     named = fk.generate(
@@ -326,6 +334,7 @@ def test_each_row_may_have_its_own_model(model):
     assert beams.tokens[2].tolist() == own.tokens[0].tolist()
 
 
+@pytest.mark.exhaustive
 def test_each_row_may_have_its_own_adapter(model):
     lora = transforms.LoRA(rank=2)
     adapted = transforms.adapt(model, "*/query", lora, jax.random.key(1))
@@ -504,6 +513,7 @@ def test_bad_arguments_are_errors(change, error, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.exhaustive
 def test_a_text_longer_than_the_table_of_positions_is_an_error():
     config = fk.pretrained.GPT2Config(vocab_size=11, n_positions=8, n_embd=8, n_layer=1, n_head=2)
     model = fk.pretrained.build(config).build(jax.random.key(0))

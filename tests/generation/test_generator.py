@@ -28,6 +28,7 @@ def test_a_generator_serves_many_calls():
     assert (generated.lengths == 3).any()
 
 
+@pytest.mark.exhaustive
 def test_a_generator_is_a_pytree_of_its_arrays():
     model, draft = language_models.bigram(), language_models.bigram(1)
     ends = np.array([3, 4])

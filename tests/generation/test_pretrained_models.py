@@ -8,6 +8,7 @@ from tests.pretrained import checks
 
 
 # experts; rings of windows
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["mixtral", pytest.param("gemma3", marks=pytest.mark.exhaustive)])
 def test_decoder_generates_the_tokens_of_transformers(name):
     loaded = fk.pretrained.load(checks.DATA / name, dtype="float32")
@@ -19,6 +20,7 @@ def test_decoder_generates_the_tokens_of_transformers(name):
     assert generated.tokens.tolist() == greedy.tolist()
 
 
+@pytest.mark.exhaustive
 def test_encoder_and_decoder_that_share_an_embedding_generate_the_tokens_of_transformers():
     loaded = fk.pretrained.load(checks.DATA / "t5", dtype="float32")
     arrays = checks.expected("t5")

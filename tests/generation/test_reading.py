@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 import fkeras as fk
 from fkeras import layers
@@ -29,6 +30,7 @@ def test_calls_that_the_body_needs_stay_there():
     assert names(parts.body) == ["ids", "embedding", "attention"]
 
 
+@pytest.mark.exhaustive
 def test_scores_of_mixed_positions_are_computed_whole():
     ids = fk.Input((None,), dtype="int32", name="ids")
     x = fk.ops.cumsum(layers.Embedding(5, 5)(ids), axis=1)
@@ -41,6 +43,7 @@ def test_scores_of_mixed_positions_are_computed_whole():
         assert int(found.tokens[row, 0]) == first
 
 
+@pytest.mark.exhaustive
 def test_values_of_the_encoder_alone_are_constants():
     model = language_models.encoder_decoder(depth=2)
     parts = parts_of(model, Form("decoder_ids", ("encoder_ids",), True, 11))

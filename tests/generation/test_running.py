@@ -30,6 +30,7 @@ def _models():
     }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "kind",
     [

@@ -139,6 +139,7 @@ class Applied(samplers.Sampler):
 MODEL = language_models.bigram()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "make", [lambda s: s, lambda s: [s], lambda s: samplers.Chain(s, samplers.Beam(2))]
 )

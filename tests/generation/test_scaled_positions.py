@@ -51,6 +51,7 @@ DYNAMIC = [
 ]
 
 
+@pytest.mark.exhaustive
 def test_tokens_are_those_of_transformers():
     model = model_of("longrope")
     generated = fk.generate(model, None, PROMPTS, max_new_tokens=18, cache=True)
@@ -68,6 +69,7 @@ def test_tokens_are_those_of_transformers():
     assert more.tokens.tolist() == [LONGROPE[1][6:10]]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "kind", ["draft", *(pytest.param(k, marks=pytest.mark.exhaustive) for k in ("jit", "no cache"))]
 )
@@ -94,6 +96,7 @@ def test_beams_depend_on_the_length_of_the_row():
 
 
 def test_dynamic_rows_depend_on_their_own_length():
+    # seconds: the only default test of generation with scaled positions
     model = model_of("dynamic")
     generated = fk.generate(model, None, PROMPTS, max_new_tokens=18)
     assert generated.tokens.tolist() == DYNAMIC
@@ -101,6 +104,7 @@ def test_dynamic_rows_depend_on_their_own_length():
     assert alone.tokens.tolist() == [DYNAMIC[0][:5]]
 
 
+@pytest.mark.exhaustive
 def test_earlier_tokens_without_ids_are_an_error():
     model = model_of("longrope")
     state = fk.generate(model, model.init_cache(1, 64), [PROMPTS[0]], max_new_tokens=3).state

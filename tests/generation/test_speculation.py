@@ -39,6 +39,18 @@ def test_greedy_tokens_are_those_of_the_model(draft_seed, window):
     assert again is None or again.lengths.tolist() == [1, 1]
 
 
+def test_end_token_of_a_draft_ends_the_row():
+    model = language_models.bigram(scale=20.0)
+    plain = fk.generate(model, None, [[1], [2]], max_new_tokens=6)
+    options = {"max_new_tokens": 6, "end_ids": int(plain.tokens[0, 1])}
+    expected = fk.generate(model, None, [[1], [2]], **options)
+    generated = fk.generate(model, None, [[1], [2]], **options, draft=(model, None))
+    assert int(expected.lengths[0]) <= 2
+    assert generated.tokens.tolist() == expected.tokens.tolist()
+    assert generated.lengths.tolist() == expected.lengths.tolist()
+
+
+@pytest.mark.exhaustive
 def test_end_token_among_accepted_tokens_ends_the_row():
     model = language_models.cached(depth=1)
     plain = fk.generate(model, None, PROMPTS, max_new_tokens=9)
@@ -52,7 +64,7 @@ def test_end_token_among_accepted_tokens_ends_the_row():
     assert lengths[0] == lengths[1]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["encoder_decoder", "bigram"])
 def test_encoder_and_decoder_verify_a_draft(kind):
     model = language_models.encoder_decoder(depth=1)
@@ -65,6 +77,7 @@ def test_encoder_and_decoder_verify_a_draft(kind):
     assert lengths == [[8, 8], [8, 8]]
 
 
+@pytest.mark.exhaustive
 def test_models_without_caches_draft_and_verify():
     model, draft = language_models.uncached(0), language_models.uncached(1)
     plain = fk.generate(model, None, PROMPTS, max_new_tokens=7)
@@ -72,6 +85,7 @@ def test_models_without_caches_draft_and_verify():
     assert generated.tokens.tolist() == plain.tokens.tolist()
 
 
+@pytest.mark.exhaustive
 def test_sampled_tokens_have_the_distribution_of_the_model():
     model = language_models.bigram(0, vocabulary=5, scale=25.0)
     draft = language_models.bigram(1, vocabulary=5, scale=25.0)
@@ -95,6 +109,7 @@ def test_sampled_tokens_have_the_distribution_of_the_model():
     assert 0.5 * np.abs(found - wrong).sum() > 0.3
 
 
+@pytest.mark.exhaustive
 def test_equal_draft_is_accepted_whole_in_each_round():
     model = language_models.bigram(scale=20.0)
     prompt = prompts.prompt_of([[1], [2]], None)
@@ -115,6 +130,7 @@ def test_equal_draft_is_accepted_whole_in_each_round():
             assert carry.lengths.tolist() == [3 * rounds, 3 * rounds]
 
 
+@pytest.mark.exhaustive
 def test_windows_need_room_for_rejected_tokens():
     mask = fk.masks.Causal() & fk.masks.Window(3)
     model, draft = (language_models.cached(n, depth=1, mask=mask) for n in (0, 4))
@@ -132,6 +148,7 @@ def test_windows_need_room_for_rejected_tokens():
             drafted(*pair)
 
 
+@pytest.mark.exhaustive
 def test_the_padding_of_the_vocabularies_may_differ():
     model = language_models.bigram()
     plain = fk.generate(model, None, PROMPTS, max_new_tokens=9, vocabulary_size=8)

@@ -40,6 +40,7 @@ def test_scores_equal_those_of_transformers(name):
     np.testing.assert_allclose(found, arrays[name], rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "number", [pytest.param(n, marks=() if n == 3 else pytest.mark.exhaustive) for n in range(4)]
 )

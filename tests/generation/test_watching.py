@@ -39,6 +39,7 @@ def test_stop_string_across_tokens_ends_the_row(model):
     assert single.lengths.tolist() == [7]
 
 
+@pytest.mark.exhaustive
 def test_caches_end_with_the_stop_string():
     model = language_models.cached(depth=1)
     free = fk.generate(model, None, [[1, 2], [3]], max_new_tokens=8)
@@ -60,6 +61,7 @@ def test_caches_end_with_the_stop_string():
     )
 
 
+@pytest.mark.exhaustive
 def test_stop_needs_no_more_room_in_a_state():
     model = language_models.cached(depth=1)
     plain = fk.generate(model, None, [[1, 2]], max_new_tokens=5)
@@ -103,6 +105,7 @@ def test_stream_without_decode_receives_ids(model):
     assert generated.lengths.tolist() == [4, 1]
 
 
+@pytest.mark.exhaustive
 def test_stop_and_stream_work_with_a_draft(model):
     pieces = []
     generated = fk.generate(

@@ -28,6 +28,13 @@ def _ids(case):
 
 # the properties hold for each implementation: CI alone runs the product of rows and properties
 each_case = pytest.mark.parametrize("case", marked(CASES), ids=_ids)
+# augmentations of images have no weights, and large programs
+WITHOUT_IMAGES = [
+    pytest.param(case, marks=pytest.mark.exhaustive)
+    if case.exhaustive or type(case.layer).__module__.startswith("fkeras.layers.image")
+    else case
+    for case in CASES
+]
 # layers that may have state; only a built layer knows whether it has
 may_have_state = pytest.mark.parametrize(
     "case", marked(c for c in CASES if c.layer.stateful), ids=_ids
@@ -116,7 +123,7 @@ def _trained(layer):
 
 
 @pytest.mark.one_a_class(family=True)
-@each_case
+@pytest.mark.parametrize("case", WITHOUT_IMAGES, ids=_ids)
 def test_jit_grad_and_vmap(case):
     """Two members are built, called and differentiated as one; eagerly the numbers are the same.
 

@@ -471,6 +471,7 @@ def test_ctc_of_impossible_labels_is_large_and_finite():
     np.testing.assert_allclose(*results, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_ctc_takes_labels_padded_by_zero_or_minus_one():
     """-1 pads labels in PyTorch, optax and `ctc_decode`, as zeros do here and in Keras."""
     _, scores = sequence_data(frames=4)

@@ -10,6 +10,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers, losses
+from fkeras.losses.removing import removed
 
 NAN = np.nan
 GONE = 1  # the row that is removed
@@ -82,7 +83,7 @@ def found(quick):
     return jax.device_get(every({n: pairs(n) for n in ALL if (n in QUICK) == quick}))
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=() if n in QUICK else pytest.mark.exhaustive) for n in ALL],
@@ -99,7 +100,7 @@ def test_removed_samples_affect_no_loss_or_gradient(name):
                 assert (slope[GONE] == 0).all()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", JOINT)
 def test_joint_losses_equal_those_without_the_removed_sample(name):
     y, p = data(name)
@@ -112,6 +113,7 @@ def test_joint_losses_equal_those_without_the_removed_sample(name):
     assert np.isnan(loss(spoiled(y), spoiled(p)))
 
 
+@pytest.mark.exhaustive
 def test_classes_on_another_axis_and_weights_of_steps():
     loss = losses.CategoricalCrossentropy(axis=1)
     y = np.moveaxis(np.eye(3, dtype="float32")[DRAW.integers(0, 3, (2, 5))], 2, 1)
@@ -132,6 +134,7 @@ def test_hinge_detects_binary_targets_despite_nan():
         assert loss(y, p, [1.0, 0.0, 1.0]) == loss(np.nan_to_num(y), p, [1.0, 0.0, 1.0])
 
 
+@pytest.mark.exhaustive
 def test_derivatives_with_respect_to_zero_weights_are_kept():
     y, p = np.array([[1.0], [3.0]], "float32"), np.zeros((2, 1), "float32")
     loss = losses.MeanSquaredError(reduction="sum")
@@ -211,6 +214,7 @@ def test_a_class_of_weight_0_may_have_inputs_of_nan():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(three.model))
 
 
+@pytest.mark.exhaustive
 def test_find_nan_ignores_removed_rows():
     trainer, run = two_outputs()
     x, weight = INPUTS.copy(), np.ones(8, "float32")
@@ -220,3 +224,11 @@ def test_find_nan_ignores_removed_rows():
     assert fk.find_nan(run, (x, y, weights), trainer) is None
     x[2] = NAN
     assert fk.find_nan(run, (x, y, weights), trainer).phase == "batch"
+
+
+def test_rows_without_weight_and_rows_under_a_mask_are_removed():
+    weights, mask = np.array([1.0, 0.0, 1.0]), np.array([True, True, False])
+    assert removed(weights, mask).tolist() == [False, True, True]
+    assert removed(weights, None).tolist() == [False, True, False]
+    assert removed(None, mask).tolist() == [False, False, True]
+    assert removed(None, None) is None

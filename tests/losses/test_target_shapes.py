@@ -89,6 +89,7 @@ def test_losses_accept_the_shapes_of_keras(name):
             assert ours == theirs, (true, pred)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", CROSSENTROPIES)
 def test_crossentropies_reject_targets_of_another_shape(name):
     loss = losses.get(name)
@@ -160,7 +161,7 @@ ALIGNING = {
 }
 
 
-@pytest.mark.one_in(21)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name",
     [

@@ -52,7 +52,7 @@ def repeated(numbers):
     return dict(zip(numbers, jax.device_get(every(data)), strict=True))
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("number", "group"),
     [(n, "quick") for n in NUMBERS]
@@ -94,6 +94,7 @@ def test_mean_counts_single_updates_beyond_2_to_the_24():
         assert as_float64(later, "count") == FLOAT32_LIMIT + 2
 
 
+@pytest.mark.exhaustive
 def test_one_update_counts_more_than_2_to_the_24_values():
     size = FLOAT32_LIMIT + 3
     ones = np.ones(size, "int8")

@@ -62,6 +62,7 @@ def test_one_pass_is_as_exact_as_two(name, axes):
     assert max(errors.values()) <= max(2 * two_passes, 5e-6), errors
 
 
+@pytest.mark.exhaustive
 def test_overflowing_squares_give_infinity():
     x = jnp.array([[1e30, -1e30, 0.0]])
     form, mean = _Variance((1,), epsilon=1e-3), jnp.zeros((1, 1))
@@ -76,6 +77,7 @@ def test_overflowing_squares_give_infinity():
     assert np.isnan(form.tpu(x, mean)).all()
 
 
+@pytest.mark.exhaustive
 def test_the_part_is_at_least_a_sixteenth():
     shapes = ((100,), (3,), (17,), (4, 31), (8, 2), (16, 16), (1,))
     for shape in shapes:
@@ -110,6 +112,7 @@ def test_derivatives_are_those_of_the_formulas(shift):
     close(jax.vmap(jax.grad(ours))(stacked), jax.vmap(jax.grad(plain))(stacked))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("groups", [None, (1, 5), (1, 1)])
 def test_groups_and_the_centred_array(groups):
     x = jnp.asarray(ROWS[:4, :20].reshape(4, 10, 2)) + 100

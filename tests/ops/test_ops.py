@@ -105,7 +105,7 @@ def _together(*parts):
 
 @pytest.fixture(scope="module")
 def computed(request):
-    """Results of the rows whose tests run."""
+    """Results of the rows whose tests run, by one program of seconds that all rows share."""
     calls = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
     used = {str(p["row"]) for p in calls if isinstance(p.get("row"), Row)}
     traced, paired = ([row for row in rows if str(row) in used] for rows in (TRACED, PAIRED))

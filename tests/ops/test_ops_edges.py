@@ -281,6 +281,7 @@ def test_error_messages(call, words):
         call(jnp.ones((2, 3)))
 
 
+@pytest.mark.exhaustive
 def test_decoding_an_empty_sequence_gives_no_labels():
     @jax.jit
     def compute(scores):
@@ -368,6 +369,7 @@ def test_arguments_that_keras_rejects_are_rejected(call, words):
             call(x)
 
 
+@pytest.mark.exhaustive
 def test_a_key_seeds_a_recorded_operation():
     x = fk.Input((4, 4, 1))
     keys = (jax.random.key(0), jax.random.key(1), jax.random.key(0, impl="rbg"))

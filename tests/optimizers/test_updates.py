@@ -33,6 +33,7 @@ def test_accumulated_gradients_are_those_of_larger_batches():
     chex.assert_trees_all_close(small.model, large.model, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_training_ends_with_the_average():
     plain, _ = fit(optimizers.SGD(0.1))
     run, _ = fit(optimizers.SGD(0.1, use_ema=True, ema_momentum=0.5))

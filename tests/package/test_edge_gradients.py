@@ -180,7 +180,7 @@ def quick(functions):
     return functions, FILLED[[0, 1, 9, 10]], VALUES[[0, 1, 9, 10]]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("group", ["ops", "activations"])
 def test_finite_values_have_finite_gradients(group):
     check(*quick(GROUPS[group]()))

@@ -298,7 +298,7 @@ def extreme_activations(dtype):
     return jax.jit(lambda numbers: {n: both(n, x) for n, x in numbers.items()})(numbers)
 
 
-@pytest.mark.one_in(44)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations_of_extreme_numbers(name, dtype):

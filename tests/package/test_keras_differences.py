@@ -30,6 +30,7 @@ def test_a_mel_spectrogram_of_a_row_does_not_depend_on_other_rows():
         assert difference(keras.layers) > 1
 
 
+@pytest.mark.exhaustive
 def test_istft_without_a_window_is_the_inverse_of_stft():
     x = RNG.normal(size=(1, 64)).astype("float32")
 
@@ -68,6 +69,7 @@ def test_saturated_colors_stay_in_their_range():
         assert np.asarray(reference(images, training=True)).min() < 0
 
 
+@pytest.mark.exhaustive
 def test_boxes_of_a_cropping_resizing_move_with_the_image():
     # the crop of 8 x 8 begins at row 1: a box from row 1 to row 3 covers rows 0 to 5 of the result
     boxes = {"boxes": np.array([[2.0, 1, 4, 3]], "float32"), "labels": np.array([1])}
@@ -174,6 +176,7 @@ def test_a_list_is_no_input_of_a_model_of_a_dictionary():
         model([np.ones((1, 2), "float32"), np.zeros((1, 2), "float32")])
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "call",
     [

@@ -286,6 +286,7 @@ def test_inputs_may_be_complex(tmp_path):
         layers.Dense(2, dtype="complex64")
 
 
+@pytest.mark.exhaustive
 def test_auc_takes_thresholds_alone():
     thresholds = [0.25, 0.5, 0.75]
     y, p = np.array([0, 0, 1, 1], "float32"), np.array([0.1, 0.6, 0.5, 0.9], "float32")

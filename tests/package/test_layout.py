@@ -52,15 +52,24 @@ def _module(path):
 
 def _runs(tree):
     """Nodes of a file but for those below `if TYPE_CHECKING`, which only type checkers read."""
-    for node in ast.iter_child_nodes(tree):
-        test = ast.unparse(node.test) if isinstance(node, ast.If) else ""
-        if test.removeprefix("typing.") != "TYPE_CHECKING":
-            yield node
-            yield from _runs(node)
+    waiting = [tree]
+    while waiting:
+        for node in ast.iter_child_nodes(waiting.pop()):
+            test = node.test if isinstance(node, ast.If) else None
+            if getattr(test, "attr", getattr(test, "id", None)) != "TYPE_CHECKING":
+                yield node
+                # expressions hold no imports
+                if not isinstance(node, ast.expr):
+                    waiting.append(node)
 
 
+@functools.cache
 def _imports(tree):
     """Modules of the package that a file imports at run time."""
+    return tuple(_imported(tree))
+
+
+def _imported(tree):
     for node in _runs(tree):
         if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             if node.module.split(".")[0] == "fkeras":
@@ -77,7 +86,14 @@ def _name(path):
 
 @functools.cache
 def trees():
+    # seconds, once for all rules
     return {path: ast.parse(path.read_text()) for path in FILES}
+
+
+@functools.cache
+def _nodes(tree):
+    """All nodes of a file, collected once for all rules."""
+    return tuple(ast.walk(tree))
 
 
 def test_imports_point_up_the_documented_order():
@@ -199,18 +215,18 @@ def test_no_import_cycle():
 
 def test_no_import_inside_functions_but_for_optional_packages():
     for path, tree in trees().items():
-        for node in ast.walk(tree):
+        for node in _nodes(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 for inner in ast.walk(node):
                     if isinstance(inner, ast.Import | ast.ImportFrom):
-                        assert not list(_imports(inner)), f"{_name(path)}:{inner.lineno}"
+                        assert not _imports(inner), f"{_name(path)}:{inner.lineno}"
 
 
 def test_imports_by_string_are_optional_packages_or_the_late_lookup():
     # a string hides an import from the tests above
     direct, late = set(), set()
     for path, tree in trees().items():
-        for node in ast.walk(tree):
+        for node in _nodes(tree):
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "attr", getattr(node.func, "id", None))
                 if name in ("import_module", "__import__"):
@@ -257,7 +273,7 @@ def _is_private(name):
 
 def _defined_names(tree):
     """Names that a file defines: functions, classes, variables, attributes, arguments, slots."""
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
                 yield name
@@ -269,7 +285,7 @@ def _defined_names(tree):
 
 def _foreign_private_names(tree, defined):
     """Private names of other packages in a file: imports, and attributes that the package does not define."""
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         match node:
             case ast.Import(names=names):
                 yield from (a.name for a in names if any(map(_is_private, a.name.split("."))))
@@ -327,7 +343,7 @@ def test_no_metaclass_and_no_signature_reflection():
     for path, tree in trees().items():
         text = path.read_text()
         assert "inspect.signature(" not in text, path
-        for node in ast.walk(tree):
+        for node in _nodes(tree):
             if isinstance(node, ast.ClassDef):
                 assert not any(k.arg == "metaclass" for k in node.keywords), path
 
@@ -360,7 +376,7 @@ def test_one_interpreter_runs_the_calls_of_graphs():
     for path, tree in trees().items():
         if _name(path).startswith("engine/graph/"):
             continue
-        for node in ast.walk(tree):
+        for node in _nodes(tree):
             if isinstance(node, ast.Attribute):
                 assert node.attr != "first_slots", f"{_name(path)}:{node.lineno}"
             if isinstance(node, ast.For):
@@ -421,7 +437,7 @@ def test_arguments_of_public_functions_are_documented_in_the_function_or_once_in
 def test_no_literal_is_unpacked():
     # `*("a", "b")` in a list only keeps the formatter from writing an entry a line
     for path, tree in trees().items():
-        for node in ast.walk(tree):
+        for node in _nodes(tree):
             star = isinstance(node, ast.Starred) and isinstance(node.ctx, ast.Load)
             assert not (star and isinstance(node.value, ast.Tuple | ast.List)), _name(path)
             if isinstance(node, ast.Dict):

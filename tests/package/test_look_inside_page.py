@@ -36,6 +36,7 @@ def test_each_method_of_attribution_has_at_most_ten_lines():
     assert max(lengths.values()) <= 10, lengths
 
 
+@pytest.mark.exhaustive
 def test_the_training_records_the_watched_values(page):
     logged = page.history.history
     assert [name for name in logged if name.startswith("stream")] == [
@@ -59,6 +60,7 @@ def test_values_are_those_of_the_layers(page):
     ]
 
 
+@pytest.mark.exhaustive
 def test_edits_move_the_answers(page):
     def difference(name, value):
         logits = fk.transforms.edit(page.model, {name: value})(page.six)[0]
@@ -90,6 +92,7 @@ def test_the_saliency_is_the_slope_of_the_logit(page):
     np.testing.assert_allclose(change / 2e-2, page.saliency[0, 4, 4, 0], rtol=0.1, atol=0.05)
 
 
+@pytest.mark.exhaustive
 def test_the_two_sides_of_the_convolution_are_the_model(page):
     np.testing.assert_allclose(
         page.back(page.front(page.held_out[:6])), page.outputs[:6], rtol=1e-4, atol=1e-3

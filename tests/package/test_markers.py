@@ -18,7 +18,7 @@ def run_by_default(request):
             marks = {mark.name: mark}
             if case in exhaustive:
                 marks["exhaustive"] = pytest.mark.exhaustive.mark
-            params = {"case": types.SimpleNamespace(layer=case)}
+            params = {"case": types.SimpleNamespace(layer=case, mask=None, training=False)}
             return types.SimpleNamespace(
                 nodeid=f"{test}[{case}]",
                 case=case,
@@ -59,3 +59,6 @@ def test_each_class_or_family_has_a_row(run_by_default):
     assert [type(row) for row in by_class] == [layers.Dense, layers.Conv1D, layers.Conv2D]
     family = pytest.mark.one_a_class(family=True, first=True).mark
     assert run_by_default(family, rows) == [rows[0], rows[2]]
+    one_in_two = pytest.mark.one_a_class(first=True, each=2).mark
+    rows = [layers.Dense(1), layers.Dense(2), layers.Dense(3), rows[2]]
+    assert run_by_default(one_in_two, rows) == [rows[0], rows[2], rows[3]]

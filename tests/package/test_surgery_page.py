@@ -73,6 +73,7 @@ def test_heads_and_parts(page, compute, expected):
     np.testing.assert_allclose(page.model.layers["hidden"](hidden), depths[2], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_another_backbone_and_an_ensemble(page, compute, expected):
     assert page.other.layers["head"] is page.model.layers["head"]
     assert list(page.other_state) == ["norm"] and len(kernels(page.other)) == 1
@@ -82,6 +83,7 @@ def test_another_backbone_and_an_ensemble(page, compute, expected):
     np.testing.assert_allclose(compute(page.ensemble, state), mean, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_inputs(page, compute):
     assert page.larger.outputs.shape == (None, 20, 12, 8)
     large = np.zeros((1, 20, 12, 1), "float32")
@@ -146,6 +148,7 @@ def test_other_wiring(page, compute, expected):
     np.testing.assert_allclose(compute(page.flat, page.flat_state), expected, rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_shared_blocks_have_one_set_of_weights_and_state(page, compute):
     assert page.model.count_params() - page.shared.count_params() == 8 * 8 * 9 + 16
     encoder = page.shared.layers["encoder"]
@@ -165,12 +168,14 @@ def test_a_wider_network_is_the_same_function(page, compute, expected):
     )
 
 
+@pytest.mark.exhaustive
 def test_the_widened_network_goes_on_training(page):
     losses = page.history.history["loss"]
     assert losses[-1] < losses[0] < 1.5 and page.run.model.layers["hidden"].units == 48
     assert all(a > b for a, b in itertools.pairwise(losses))
 
 
+@pytest.mark.exhaustive
 def test_the_statements_about_mistakes_hold(page):
     with pytest.raises(ValueError, match="state"):
         _ = page.model(page.images[:2])

@@ -13,7 +13,7 @@ import types
 import pytest
 
 import fkeras as fk
-from tests.package.test_layout import ROOT, _imports, _module, _name, trees, wings
+from tests.package.test_layout import ROOT, _imports, _module, _name, _nodes, trees, wings
 
 # packages that know no layer are open to wings
 _OPEN = ("nn", "programs", "atomic_files", "host")
@@ -103,7 +103,7 @@ def test_the_core_names_wings_for_late_imports_in_three_files():
     names = {wing.removeprefix("fkeras.") for wing in wings()}
     late = {}
     for path, tree in trees().items():
-        for node in ast.walk(tree):
+        for node in _nodes(tree):
             if isinstance(node, ast.Call):
                 called = getattr(node.func, "attr", getattr(node.func, "id", None))
                 arguments = [
@@ -114,7 +114,7 @@ def test_the_core_names_wings_for_late_imports_in_three_files():
                 if called == "_publish" and any(k.arg == "late" for k in node.keywords):
                     arguments = [  # the mapping, or the table in the file
                         constant.value
-                        for mapping in ast.walk(tree)
+                        for mapping in _nodes(tree)
                         if isinstance(mapping, ast.Dict)
                         for constant in mapping.keys
                     ]

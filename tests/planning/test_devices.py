@@ -106,6 +106,7 @@ def test_the_table_of_a_mesh():
         fk.plan(model, (batch[0][:30], batch[1][:30]), trainer)
 
 
+@pytest.mark.exhaustive
 def test_devices_that_the_machine_lacks_are_simulated():
     model, batch = dense()
     plan = fk.plan(model, batch, fk.Trainer("adam", LOGITS))
@@ -120,6 +121,7 @@ def test_devices_that_the_machine_lacks_are_simulated():
     assert plan.weights > 7 * simulated.weights
 
 
+@pytest.mark.exhaustive
 def test_a_mesh_may_be_described_by_its_sizes():
     model, batch = attention()
     trainer = fk.Trainer("adam", LOGITS, sharding=ROLES)
@@ -163,6 +165,7 @@ def test_a_mesh_of_devices_belongs_into_the_trainer():
         fk.plan(*dense(), "adam", mesh={"data": 2})
 
 
+@pytest.mark.exhaustive
 def test_rows_on_two_devices_need_half_of_the_operations():
     model, batch = images()
     alone = fk.plan(model, batch, fk.Trainer("sgd", LOGITS))
@@ -174,6 +177,7 @@ def test_rows_on_two_devices_need_half_of_the_operations():
     assert shared.communication == pytest.approx(alone.gradients, rel=0.1)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("axes", [{"data": 1}, {"data": 1, "model": 1}, {"data": 2, "model": 1}])
 def test_axes_of_one_device_need_no_communication(axes):
     model, batch = dense()

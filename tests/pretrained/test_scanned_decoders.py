@@ -85,6 +85,7 @@ def test_a_training_with_a_loop_has_the_same_numbers_names_and_files(name, adapt
     assert fk.pretrained.load(tmp_path / "1").model == model
 
 
+@pytest.mark.exhaustive
 def test_decoding_has_no_loop_over_blocks():
     model = build(LLAMA).build(KEY)
     rolled = transforms.roll(model)

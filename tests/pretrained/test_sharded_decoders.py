@@ -106,6 +106,7 @@ def test_eight_devices_compute_the_numbers_of_one(name, sizes):
     assert sum(a.addressable_shards[0].data.size for a in matrices) == whole + share
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "adapter",
     [
@@ -193,6 +194,7 @@ def test_every_way_to_generate_takes_sharded_models():
         assert one.tokens.tolist() == many.tokens.tolist(), number
 
 
+@pytest.mark.exhaustive
 def test_the_plan_names_key_heads_that_the_devices_cannot_share():
     model, batch = build(LLAMA), (jax.ShapeDtypeStruct((8, 6), "int32"),) * 2
     plan = fk.plan(model, batch, trainer_of((2, 4)))
@@ -203,6 +205,7 @@ def test_the_plan_names_key_heads_that_the_devices_cannot_share():
     ) in str(plan)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name",
     ["llama", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in ("gemma2", "gemma3"))],

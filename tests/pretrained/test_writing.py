@@ -50,6 +50,7 @@ def test_weights_keep_their_own_dtype(tmp_path):
     assert same == (names, [], [])
 
 
+@pytest.mark.exhaustive
 def test_weights_of_several_dtypes_are_written_without_loss(tmp_path):
     def kinds(tensors):
         for n, (name, array) in enumerate(tensors.items()):
@@ -155,6 +156,7 @@ def test_wrong_arguments_are_reported(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 def test_an_edited_graph_is_not_written(tmp_path):
     model = fk.pretrained.build(llama.TINY).build(jax.random.key(0))
     edited = fk.transforms.edit(model, {"block_0/mlp_add": lambda x: 2 * x})

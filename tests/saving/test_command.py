@@ -41,6 +41,7 @@ def test_every_format(source):
     assert fk.load_model(source.parent / "again.keras")[0] == model
 
 
+@pytest.mark.exhaustive
 def test_in_a_process(source):
     target = source.with_suffix(".onnx")
     command_line = [sys.executable, "-m", "fkeras", "convert", str(source), str(target)]

@@ -105,6 +105,7 @@ def test_errors_name_the_value_and_a_remedy(call, kind, message):
         call()
 
 
+@pytest.mark.exhaustive
 def test_without_an_import_of_keras():
     program = (
         "import fkeras as fk, jax, sys\n"

@@ -18,6 +18,7 @@ def corpus(tmp_path_factory):
     return fuzz_files.Corpus(str(tmp_path_factory.mktemp("good")))
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=40, deadline=None, derandomize=True, database=None)
 @given(number=st.integers(0, 10**6))
 def test_damaged_files_open_or_are_rejected(corpus, number):

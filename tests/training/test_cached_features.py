@@ -206,6 +206,7 @@ def _features_of(tmp_path):
     return tmp_path / name
 
 
+@pytest.mark.exhaustive
 def test_damaged_features_are_an_error(tmp_path):
     file = _features_of(tmp_path) / "0.npy"
     data = file.read_bytes()

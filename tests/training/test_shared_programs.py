@@ -57,6 +57,7 @@ def _output(program, **variables):
     return done.stdout.split()
 
 
+@pytest.mark.exhaustive
 def test_a_second_process_compiles_nothing(tmp_path):
     def run(seed):
         output = _output(TRAINING, XDG_CACHE_HOME=str(tmp_path), PYTHONHASHSEED=seed)
@@ -71,6 +72,7 @@ def test_a_second_process_compiles_nothing(tmp_path):
     assert any((tmp_path / "fkeras" / "programs").iterdir())
 
 
+@pytest.mark.exhaustive
 def test_variables_of_jax_go_before_the_settings(tmp_path):
     folder = tmp_path / "own"
     variables = {

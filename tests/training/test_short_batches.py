@@ -228,6 +228,7 @@ def test_losses_are_those_of_exact_batches(loss):
     np.testing.assert_allclose(logs["loss"], by_evaluations(trainer, run, batches), rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_the_program_decides_which_batches_are_filled_up():
     batch = *data(8), None
     for name, (_, expected) in MODELS.items():
@@ -398,6 +399,7 @@ TRAININGS = {
 }
 
 
+@pytest.mark.exhaustive
 @hypothesis.settings(
     max_examples=8, deadline=None, derandomize=True, database=None, phases=["generate"]
 )

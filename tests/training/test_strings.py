@@ -168,6 +168,7 @@ def test_sources_of_batches():
     _equal(logs, TRAINER.evaluate(one, X, PRICES, batch_size=3, verbose=0))
 
 
+@pytest.mark.exhaustive
 def test_step_and_run():
     whole, device = _runs()
     one, logs = TRAINER.step(whole, (X, PRICES))
@@ -231,6 +232,7 @@ def test_a_mesh(recwarn):
     np.testing.assert_allclose(trainer.predict(one, CITIES), plain.predict(two, CITIES), rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_plan_and_profile_of_strings():
     whole, device = _runs()
     plan = fk.plan(whole, (X, PRICES), TRAINER)
@@ -346,6 +348,7 @@ def test_bad_data_of_models_of_strings(call, error, words):
         call()
 
 
+@pytest.mark.exhaustive
 def test_labels_that_are_words_are_numbered_as_the_message_says():
     lookup = layers.StringLookup(num_oov_indices=0).adapt(CITIES)
     _fit(X, np.minimum(lookup(CITIES), 2))

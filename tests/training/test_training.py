@@ -132,6 +132,7 @@ def test_padded_training_step_equals_the_step_on_the_small_batch():
     chex.assert_trees_all_close(fitted.model, by_hand.model, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_order_of_the_rows_is_the_same_from_the_host():
     for count, step in ((1, 0), (20, 3), (40_000, 70)):
         expected = host_arrays.order_of(count, count + 8, KEY, step)
@@ -176,8 +177,7 @@ def test_sample_and_class_weights_multiply():
     assert history.history["accuracy"][0] == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.exhaustive
-def test_several_inputs_and_outputs_by_name():
+def two_outputs():
     a, b = fk.Input((4,), name="a"), fk.Input((4,), name="b")
     joined = layers.Add()([a, b])
     left = layers.Dense(1, name="left")(joined)
@@ -189,12 +189,20 @@ def test_several_inputs_and_outputs_by_name():
         loss_weights={"left": 0.5},
         metrics={"right": ["accuracy"]},
     )
-    run = trainer.init(model, KEY)
-    x, y = {"a": X, "b": X}, {"left": X[:, :1], "right": Y}
+    return trainer, trainer.init(model, KEY), {"a": X, "b": X}, {"left": X[:, :1], "right": Y}
+
+
+def test_losses_of_several_outputs_by_name():
+    trainer, run, x, y = two_outputs()
     logs = trainer.evaluate(run, x, y, verbose=0)
     assert set(logs) == {"loss", "left_loss", "right_loss", "right_accuracy"}
     assert list(logs)[0] == "loss"
     assert logs["loss"] == pytest.approx(0.5 * logs["left_loss"] + logs["right_loss"], rel=1e-5)
+
+
+@pytest.mark.exhaustive
+def test_several_inputs_and_outputs_by_name():
+    trainer, run, x, y = two_outputs()
     run, history = trainer.fit(run, x, y, epochs=2, batch_size=25, verbose=0)
     assert history.history["loss"][1] < history.history["loss"][0]
     predictions = trainer.predict(run, x)

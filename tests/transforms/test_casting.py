@@ -34,6 +34,7 @@ def wrapped():
     return layers.TimeDistributed(layers.Dense(2))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("make", [nested, Net, recurrent, wrapped])
 def test_weights_policies_and_results(make):
     model = make()
@@ -93,6 +94,7 @@ def test_declared_dtypes_stay():
     assert fk.cast(integers, "float16") == integers
 
 
+@pytest.mark.exhaustive
 def test_trained_and_saved(tmp_path):
     model = fk.cast(nested(), "bfloat16")
     trainer = fk.Trainer("sgd", "mse")

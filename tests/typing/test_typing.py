@@ -110,6 +110,7 @@ def test_planted_mistakes_are_found(errors):
     assert missed in ([], ["layers.Dense(4).units = 5  # mistake"])
 
 
+@pytest.mark.exhaustive
 def test_the_users_program_runs():
     command = [sys.executable, "-W", "ignore", HERE / "user.py"]
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}

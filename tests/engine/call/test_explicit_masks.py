@@ -134,7 +134,7 @@ MODELS = {
 }
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name", quick_cases(MODELS, "an operation", "softmax", "a recurrent layer", "a nested model")
 )

@@ -142,6 +142,7 @@ def test_trials_try_equal_names_then_equal_axes_then_sizes_of_the_call():
     assert len(shapes) < 60
     assert not list(trials([Spec((5,))], []))
     assert numbers_in({"a": (3, 5)}, [True, 2]) == [3, 5, 15, 2]
+    assert numbers_in((1, 0, -1), 4) == [1, 4]
 
 
 # -- networks over images of any size -----------------------------------------------------

@@ -216,6 +216,7 @@ def test_calls_and_depths_of_a_shared_layer():
     assert graph.node_indices == (0, 0, 1, 0)
 
 
+@pytest.mark.exhaustive
 def test_a_chain_of_20_000_nodes_closes_without_recursion():
     depth, spec = 20_000, Spec(("b", 2))
     layer = layers.Dense(2, name="d")
@@ -292,6 +293,7 @@ print(graph.layers, graph.nodes_by_depth)
 """
 
 
+@pytest.mark.exhaustive
 def test_the_order_of_layers_does_not_depend_on_hashes():
     # a second process has another hash seed
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"

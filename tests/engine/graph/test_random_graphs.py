@@ -93,6 +93,7 @@ def reference(inputs, outputs):
     return [(type(n.layer), depths[n]) for n in calls], [type(l) for l in ranked]
 
 
+@pytest.mark.exhaustive
 @few
 @given(recipes())
 def test_closing_equals_a_recursive_reference(recipe):

@@ -144,6 +144,7 @@ def test_the_program_has_one_block():
     assert count(model) == 6 * count(roll(model))
 
 
+@pytest.mark.exhaustive
 def test_roll_keeps_names_weights_and_files(tmp_path):
     model = chain().build(KEY)
     rolled = roll(model)

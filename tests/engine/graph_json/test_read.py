@@ -53,7 +53,7 @@ def places(tree, path=()):
 PLACES = sorted(set(places(CONFIG)) - {()}, key=str)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("part", range(8))
 def test_any_value_at_any_key_is_read_or_rejected(part):
     """Replaces the value of every key by a value of every kind."""
@@ -67,6 +67,7 @@ def test_any_value_at_any_key_is_read_or_rejected(part):
             _read_or_reject(config, path)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("part", range(4))
 def test_any_missing_key_is_a_default_or_rejected(part):
     for path in PLACES[part::4]:
@@ -201,6 +202,7 @@ def _chain(length, last=None):
     return {"name": "chain", "layers": data[::-1], **endpoints}
 
 
+@pytest.mark.exhaustive
 def test_the_worst_order_of_layers_is_read_in_linear_time():
     fk.Model.from_config(_chain(10))
 

@@ -234,6 +234,7 @@ def test_a_setting_shows_all_frames(monkeypatch, library):
     assert len(traceback.extract_tb(error.__traceback__)) > 8
 
 
+@pytest.mark.exhaustive
 def test_a_script_prints_one_exception_with_the_lines_of_the_script(tmp_path):
     script = tmp_path / "program.py"
     script.write_text(

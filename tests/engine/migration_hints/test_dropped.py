@@ -187,6 +187,7 @@ def test_an_error_is_not_replaced_by_the_warning():
         fk.freeze(MODEL, "zzz")
 
 
+@pytest.mark.exhaustive
 def test_a_script_warns_at_the_statement(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
@@ -200,6 +201,7 @@ def test_a_script_warns_at_the_statement(tmp_path):
     assert ran.returncode == 1 and "line 3" in ran.stderr and "fk.freeze" in ran.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_function_that_no_python_code_calls_returns():
     program = (
         "import atexit\n"

@@ -116,6 +116,7 @@ def test_rolled_and_inlined_models_decode(full):
         nested.apply(np.tile(IDS, 2), state=nested.init_cache(3, 10))
 
 
+@pytest.mark.exhaustive
 def test_packed_rows_in_training(full):
     packed = np.concatenate([IDS[:1, :5], IDS[1:2, :3]], axis=1)
     y = MODEL([packed, np.array([[1] * 5 + [4] * 3])], state=STATE)

@@ -104,6 +104,7 @@ def test_a_frame_contains_the_boxes_of_a_nested_network():
     assert to_svg(model, nested=False).count("<rect") == 3
 
 
+@pytest.mark.exhaustive
 def test_equal_models_have_equal_drawings_and_long_models_are_drawn():
     def chain(count):
         return fk.Sequential([fk.Input((2,)), *[layers.ReLU() for _ in range(count)]])

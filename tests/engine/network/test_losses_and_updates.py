@@ -333,3 +333,14 @@ def test_a_trainer_without_a_loss_is_an_error():
     model = fk.Sequential([fk.Input((4,)), layers.Dense(1)])
     with pytest.raises(ValueError, match=r"Trainer: no loss to minimize.*loss='mse'"):
         fk.Trainer("sgd").init(model, KEY)
+
+
+def test_effects_of_calls_are_known_without_a_call_on_data():
+    x = fk.Input((3,))
+    plain = layers.Dense(2, kernel_regularizer="l2")(x)
+    penalized = layers.Dense(2, activity_regularizer="l1")(plain)
+    # its regularizer is a property, the others are fields
+    again = layers.ActivityRegularization(l1=0.1)(penalized)
+    graph = fk.Model(x, layers.BatchNormalization()(again)).graph
+    found = [(e.losses, e.penalties, e.updates) for e in graph.effects]
+    assert found == [(0, 0, False), (0, 1, False), (1, 0, False), (1, 0, False), (0, 0, True)]

@@ -19,6 +19,7 @@ def make_model():
     return fk.Model(x, layers.GRU(3, stateful=True)(y)).build(jax.random.key(0))
 
 
+@pytest.mark.exhaustive
 def test_weights_that_were_cast_compute_in_their_dtype():
     model = make_model()
     state = model.init_state()

@@ -60,7 +60,6 @@ def test_wrong_inputs_of_positions():
         layer.apply(IDS, state=layer.init_cache(3, 16))
 
 
-@pytest.mark.exhaustive
 def test_sines_and_cosines():
     layer = layers.SinePositionEncoding(100.0)
     y = layer(X, start_index=2)

@@ -180,7 +180,7 @@ def test_draws_spread_over_their_ranges():
     assert set(np.unique(which)) == set(range(11))
 
 
-@pytest.mark.one_in(17)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "layer", marked((c for c in CASES if c.training and not c.keras), lambda c: c.layer), ids=repr
 )

@@ -35,6 +35,7 @@ def test_codes_are_within_half_a_step(x, axis):
     assert (np.abs(codes * step - x) <= 0.5001 * step + 1e-6).all()
 
 
+@pytest.mark.exhaustive
 @quick
 @given(x=MATRICES, block=st.integers(1, 12))
 def test_blocks_are_within_a_step(x, block):

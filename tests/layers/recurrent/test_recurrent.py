@@ -271,6 +271,13 @@ def test_dropout_masks_stay_the_same_along_time():
     assert np.ptp(np.asarray(y[:, 0]), axis=0).max() > 0
 
 
+def test_kept_inputs_are_scaled():
+    options = {"kernel_initializer": "ones", "recurrent_initializer": "zeros", "dropout": 0.2}
+    ones = np.ones((40, 1, 1), "float32")
+    layer = layers.SimpleRNN(1, activation=None, **options).build(KEY, ones)
+    assert set(np.unique(layer.apply(ones, training=True, key=KEY).value)) == {0.0, 1.25}
+
+
 @pytest.mark.exhaustive
 def test_training_without_dropout_needs_no_key():
     for layer in (
@@ -302,7 +309,6 @@ def test_time_distributed_draws_for_each_step():
     assert all(bool((y[:, 0] != y[:, t]).any()) for t in range(1, 5))
 
 
-@pytest.mark.exhaustive
 def test_time_distributed_masks():
     x = np.random.default_rng(1).normal(size=(2, 3, 4, 2)).astype("float32")
     mask = np.random.default_rng(2).random((2, 3, 4)) < 0.6

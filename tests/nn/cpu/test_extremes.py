@@ -78,6 +78,7 @@ def test_shares_of_equal_elements_add_up_to_one(seed):
     np.testing.assert_allclose(stacked, np.stack([wanted, wanted]), rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_equal_elements_share_the_gradient_as_in_jax():
     x = np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0], [5.0, 0.0, -np.inf]], "float32")
     cases = [(-1, False), ((0, 1), True)]

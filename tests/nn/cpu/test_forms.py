@@ -277,6 +277,7 @@ def test_unknown_sizes_use_xlas_operation():
     assert_close(exported.call(*arrays), form.default(*arrays), 1e-6)
 
 
+@pytest.mark.exhaustive
 def test_rows_on_several_devices():
     form, (shape, kernel_shape) = CASES["depthwise, strides"]
     x, kernel = operands([(8, *shape[1:]), kernel_shape], "float32")
@@ -376,6 +377,7 @@ def test_nested_maps():
     assert FORM.name in str(jax.make_jaxpr(jax.vmap(lambda x: bind(form, x)))(x[0]))
 
 
+@pytest.mark.exhaustive
 def test_large_weights_of_all_rows_are_repeated():
     weight, y = jnp.ones((5, limits.REPEATED // 5)), jnp.ones((2, 3, 5, limits.REPEATED // 5))
 

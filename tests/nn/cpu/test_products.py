@@ -54,7 +54,7 @@ def test_values_and_derivatives_equal_those_of_tensordot(case):
     )
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mapped", [(0, None), (None, 0), (0, 0)])
 def test_vmap(mapped):
     arrays = [

@@ -73,6 +73,7 @@ def _slopes(x):
     return [jax.jacobian(function)(x) for function in functions]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("level", [0.0, 0.3, 1.0])
 def test_gradients_at_grey_pixels_are_finite(level):
     slopes = _slopes(np.full((1, 1, 3), level, "float32"))
@@ -194,6 +195,7 @@ def test_similarity_matches_keras(scale):
     assert jax.eval_shape(lambda a, b: ssim(a, b, **settings[1]), x[0], y[0]).shape == ()
 
 
+@pytest.mark.exhaustive
 def test_equal_images_and_bytes():
     x = _images((1, 12, 12, 1))
     levels = (x * 255).astype("uint8")
@@ -251,6 +253,7 @@ def test_equalized_levels_are_even():
     assert float(dark.mean()) == pytest.approx(127.5, abs=3)
 
 
+@pytest.mark.exhaustive
 def test_equalize_tiles_of_flat_and_small_images():
     flat = np.full((1, 9, 7, 1), 80.0, "float32")
     small = np.full((1, 1, 1), 3.0, "float32")

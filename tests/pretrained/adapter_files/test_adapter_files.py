@@ -67,6 +67,7 @@ def test_a_folder_of_peft_computes_its_numbers_and_is_written_back(name, tmp_pat
     assert tensors_of(tmp_path) == tensors_of(DATA / "peft" / name)
 
 
+@pytest.mark.exhaustive
 def test_a_lora_of_tied_weights_becomes_adapters_of_embedding_and_head(tmp_path):
     loaded, ids, _ = base_of("tied")
     model = shifted(
@@ -80,6 +81,7 @@ def test_a_lora_of_tied_weights_becomes_adapters_of_embedding_and_head(tmp_path)
     assert not again.layers["embedding"].layer.tie_weights
 
 
+@pytest.mark.exhaustive
 def test_a_merged_model_of_untied_logits_is_saved_with_another_configuration(tmp_path):
     loaded, ids, _ = base_of("tied_head")
     model = fk.pretrained.load_adapter(DATA / "peft" / "tied_head", loaded.model, loaded.config)
@@ -181,6 +183,7 @@ def test_ranks_and_scales_of_single_modules_become_patterns(llama, tmp_path):
     np.testing.assert_allclose(again(IDS), model(IDS), atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_adapters_of_fused_projections_become_one_adapter(tmp_path):
     phi = fk.pretrained.load(DATA / "phi3", dtype="float32")
     model = transforms.adapt(phi.model, ["block_*/query", "block_*/value"], LoRA(2, alpha=6), KEY)

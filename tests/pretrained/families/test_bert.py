@@ -32,7 +32,7 @@ def inputs_of(arrays):
     return [ids, arrays["types"].astype("int32")] if "types" in arrays else ids
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "name", encoder_checks.rows(FOLDERS, ("bert", "bert_sentence", "roberta", "distilbert"))
 )
@@ -51,6 +51,7 @@ def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     encoder_checks.is_written_back(name, tmp_path)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name", encoder_checks.rows(FOLDERS, ("bert", "roberta", "distilbert_classifier"))
 )

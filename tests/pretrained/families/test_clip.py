@@ -52,6 +52,7 @@ def test_numbers_equal_those_of_transformers(name):
             np.testing.assert_allclose(outputs["pooled"], arrays[f"{side}_pooled"], atol=1e-4)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", encoder_checks.rows(FOLDERS, ["siglip"]))
 def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     encoder_checks.is_written_back(name, tmp_path)
@@ -77,6 +78,7 @@ def test_padding_after_the_end_token_changes_nothing():
     encoder_checks.padding_changes_no_token(model, ids, 3, 2)
 
 
+@pytest.mark.exhaustive
 def test_texts_of_siglip_have_one_length():
     model = fk.pretrained.load(DATA / "siglip").model
     with pytest.raises(fk.FKerasError, match="15"):

@@ -53,6 +53,7 @@ def test_keys_of_sliding_attention_in_a_gguf_file():
         gemma.gguf_mapping({**metadata, pattern: [True, False]}, tensors)
 
 
+@pytest.mark.exhaustive
 def test_the_factor_of_the_embeddings_is_rounded_to_the_compute_dtype():
     model = fk.pretrained.load(checks.DATA / "gemma2", dtype="bfloat16").model
     # the root of 20 in bfloat16, whose product with 1 would have more digits in float32
@@ -111,6 +112,7 @@ def test_keys_of_both_versions_give_one_configuration():
     assert GemmaConfig.read({"model_type": "gemma3_text"}).final_logit_softcapping is None
 
 
+@pytest.mark.exhaustive
 def test_a_model_file_keeps_the_graph(tmp_path):
     checks.is_kept_by_a_model_file("gemma3", tmp_path)
 

@@ -31,6 +31,7 @@ def test_packed_texts_have_their_own_positions():
     np.testing.assert_allclose(packed[:, 5:], model(ids[:, 5:]), atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_text_longer_than_the_positions_is_nan():
     model = fk.pretrained.load(checks.DATA / "gpt2").model
     ids = np.ones((2, 30), "int32")

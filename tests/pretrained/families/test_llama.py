@@ -37,6 +37,7 @@ def test_a_cache_gives_the_same_tokens(name):
     assert np.array_equal(generated.tokens, arrays["greedy"])
 
 
+@pytest.mark.exhaustive
 def test_the_default_dtype_is_that_of_the_file():
     loaded = fk.pretrained.load(checks.DATA / "llama_tied")
     assert {leaf.dtype.name for leaf in jax.tree.leaves(loaded.model)} == {"bfloat16"}
@@ -59,6 +60,7 @@ def test_packed_texts_do_not_see_each_other():
     np.testing.assert_allclose(packed[:, :5], model(ids[:, :5]), atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_model_file_keeps_the_graph(tmp_path):
     checks.is_kept_by_a_model_file("qwen3", tmp_path)
 

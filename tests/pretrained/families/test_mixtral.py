@@ -25,7 +25,7 @@ def test_numbers_equal_those_of_transformers(name):
     checks.computes_with_a_cache(loaded.model, name)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     loaded = checks.is_written_back(name, tmp_path)

@@ -16,6 +16,7 @@ FOLDERS = ("modernbert", "modernbert_plain")
 
 @pytest.mark.parametrize("name", encoder_checks.rows(FOLDERS, ["modernbert"]))
 def test_numbers_equal_those_of_transformers(name):
+    # seconds: compiles the whole model
     loaded, arrays = encoder_checks.arrays_of(name)
     encoder_checks.computes_the_numbers_of_transformers(
         loaded,

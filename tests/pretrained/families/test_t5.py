@@ -143,6 +143,7 @@ def test_files_with_copies_of_the_embedding(tmp_path):
         load(lambda a: a.update({"lm_head.weight": a.pop("shared.weight")}))
 
 
+@pytest.mark.exhaustive
 def test_a_model_file_keeps_the_graph(tmp_path):
     checks.is_kept_by_a_model_file("t5_gated", tmp_path)
 

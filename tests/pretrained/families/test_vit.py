@@ -34,6 +34,7 @@ def test_numbers_equal_those_of_transformers(name):
         np.testing.assert_allclose(hidden, arrays["large_hidden_state"], atol=1e-4)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", encoder_checks.rows(["dinov2", "dinov2_registers"], ["dinov2"]))
 def test_masked_patches_are_those_of_transformers(name):
     model, arrays = fk.pretrained.load(DATA / name).model, expected(name)

@@ -48,6 +48,7 @@ def suppressing(config):
     return samplers.Chain(samplers.SuppressedIds(config.never), first, samplers.Greedy())
 
 
+@pytest.mark.exhaustive
 def test_transcription_of_sounds(loaded):
     arrays = expected("whisper")
     prompt, tokens = arrays["tokens"][:, :2].astype("int32"), arrays["tokens"][:, 2:]
@@ -109,6 +110,7 @@ LANGUAGES = {
 }
 
 
+@pytest.mark.exhaustive
 def test_prompts_of_models_of_one_and_of_several_languages(loaded):
     assert (loaded.config.prompt(), loaded.config.end_ids) == ((5, 6), (4,))
     config = WhisperConfig(beside={"generation_config.json": LANGUAGES})

@@ -83,6 +83,7 @@ def test_the_scaling_of_llama_3_is_recognized(tmp_path):
     assert decoder_keys(metadata, tensors)["rope_scaling"]["rope_type"] == "longrope"
 
 
+@pytest.mark.exhaustive
 def test_half_and_coded_tensors_compute_in_their_dtypes(tmp_path):
     def halves(name, array):
         return (array if array.ndim == 1 else array.astype("float16")), None

@@ -58,7 +58,7 @@ NAMES = [
 FUNCTIONS = [(name, {}) for line in NAMES for name in line.split()]
 
 
-@pytest.mark.one_in(17)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "options"), FUNCTIONS + [("relu", options) for options in RELU_OPTIONS[1:]]
 )

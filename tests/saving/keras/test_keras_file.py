@@ -88,6 +88,7 @@ def rich(tmp_path_factory):
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("training", [False, True])
 def test_a_rich_model_of_keras_gives_equal_outputs(rich, training):
+    # seconds: builds and runs the model in both libraries
     theirs, path, inputs = rich
     model, state = fk.load_model(path)
     (value, expected), (new_state, new_theirs) = _outputs(model, state, theirs, inputs, training)

@@ -22,7 +22,7 @@ def _marks(case):
     return [pytest.mark.exhaustive] if case.id != FIRST.get(type(case.layer)) else []
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=_marks(case), id=case.id) for case in PRESENT]
 )
@@ -37,6 +37,7 @@ def test_at_least_95_percent_of_the_rows_have_a_form():
     assert len(PRESENT) >= 0.95 * len(CASES)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "case",
     [c for c in CASES if c.id.startswith(("Equalization", "ContrastL")) and not c.exhaustive][:2],

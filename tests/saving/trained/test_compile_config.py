@@ -115,7 +115,7 @@ def check_equal(model, run):
         np.testing.assert_allclose(weight, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.one_in(21)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("row", ROWS)
 def test_a_training_resumes_in_both_directions(row, tmp_path):
     path, back = tmp_path / "keras.keras", tmp_path / "ours.keras"

@@ -347,6 +347,7 @@ pieces = st.recursive(
 )
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(piece=pieces, text=st.text("ab", min_size=12, max_size=12))
 def test_a_backtracking_matcher_tries_no_more_than_was_counted(piece, text):

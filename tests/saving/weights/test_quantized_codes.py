@@ -200,7 +200,7 @@ def test_every_case_is_here():
     assert set(_calibrated()) == {*calibrated, "int4", "int4, h5"}
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["int4", "int4, h5"])
 def test_old_4_bit_codes_are_converted(name, tmp_path):
     """Keras 3.11 to 3.13 packed along another axis, and quantized inputs too."""
@@ -241,6 +241,7 @@ def test_calibrated_models(mode, tmp_path):
     assert type(floats.layers["block"].layers["wide"]) is fk.layers.Dense
 
 
+@pytest.mark.exhaustive
 def test_omitted_zero_points_are_restored_for_symmetric_codes(tmp_path):
     """Keras's GPTQ files lack zero points; only fkeras opens them, for symmetric codes."""
     ids, expected = _case("lost, symmetric", tmp_path / "k.keras")

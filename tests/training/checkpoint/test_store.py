@@ -803,10 +803,12 @@ def test_killed_30_times_in_the_middle_of_saves(tmp_path):
     assert inside > 10
 
 
+@pytest.mark.exhaustive
 def test_the_lock_of_a_killed_run_is_free_though_its_children_live(printed):
     assert printed("orphan") == ["free"]
 
 
+@pytest.mark.exhaustive  # the programs of `printed` take seconds
 def test_a_limit_of_the_system_is_reported_as_no_space(printed):
     assert printed("full") == ["went", "on"]
 
@@ -1028,6 +1030,7 @@ def test_examples():
         assert results.failed == 0, info.name
 
 
+@pytest.mark.exhaustive
 def test_importing_the_package_does_not_import_orbax():
     code = "import sys, fkeras.training.checkpoint; print('orbax' in sys.modules)"
     done = subprocess.run(

@@ -411,6 +411,7 @@ def test_a_step_that_is_not_finite_is_not_applied(limit, monkeypatch):
     assert not np.isfinite(run.model.layers["dense"].kernel).all()
 
 
+@pytest.mark.exhaustive
 def test_gradients_that_are_not_finite_are_found_where_the_loss_is():
     root = layers.Lambda(lambda x: jax.numpy.sqrt(jax.numpy.abs(x)))  # its slope at 0 is infinite
     h = layers.Dense(1, use_bias=False)(x := fk.Input((3,)))
@@ -607,6 +608,7 @@ def test_lists_of_tuples_of_numbers_are_arrays():
     np.testing.assert_array_equal(TRAINER.predict(RUN, rows), TRAINER.predict(RUN, X[:5]))
 
 
+@pytest.mark.exhaustive
 def test_a_training_on_graphs_is_resumed(tmp_path):
     options = {"epochs": 2, "verbose": 0, "steps_per_execution": 1}
     expected, logs = TRAINER.fit(GRAPH_RUN, GRAPHS, **options)
@@ -624,6 +626,7 @@ def test_a_training_on_graphs_is_resumed(tmp_path):
     assert history.history == logs.history
 
 
+@pytest.mark.exhaustive
 def test_steps_on_graphs_that_are_not_finite_are_found():
     x, y = GRAPHS[2]
     poisoned_graphs = [*GRAPHS[:2], (x, y + np.float32(3e38)), *GRAPHS[3:]]

@@ -36,6 +36,7 @@ TRAINER = fk.Trainer("sgd", "sparse_categorical_crossentropy", metrics=["accurac
 RUN = TRAINER.init(noisy(), KEY)
 
 
+@pytest.mark.exhaustive
 def test_the_number_of_steps_a_call_changes_nothing(monkeypatch):
     many, first = TRAINER.fit(RUN, X, Y, epochs=2, batch_size=8, verbose=0)
     monkeypatch.setattr(batch_loops, "_DISPATCH", 0.0)  # one step a call
@@ -44,6 +45,7 @@ def test_the_number_of_steps_a_call_changes_nothing(monkeypatch):
     assert first == second
 
 
+@pytest.mark.exhaustive
 def test_runs_whose_copy_takes_long_train_by_single_steps_on_a_cpu(monkeypatch):
     modes = []
     choose = batch_loops.CallSize.choose
@@ -123,6 +125,7 @@ def test_convolutions_by_xla_run_without_a_loop_on_a_cpu(layer, mode):
     assert batch_loops.CallSize(2).choose(False, *call) == "loop"
 
 
+@pytest.mark.exhaustive
 def test_a_gpu_knows_the_number_of_steps_that_the_user_chose(monkeypatch):
     modes, train = [], step._train
 
@@ -228,6 +231,7 @@ class Wrong(Callback):
         return logs
 
 
+@pytest.mark.exhaustive
 def test_callbacks_see_runs_that_stay_valid_and_can_stop():
     seen = []
 
@@ -250,6 +254,7 @@ def test_callbacks_see_runs_that_stay_valid_and_can_stop():
         assert np.isfinite(np.asarray(jax.tree.leaves(run.model)[0])).all()
 
 
+@pytest.mark.exhaustive
 def test_a_callback_may_return_another_run():
     class Keep(Callback):
         def on_epoch_end(self, epoch, run, logs):

@@ -133,7 +133,7 @@ def test_an_exception_carries_the_run_of_a_donated_run(peaks):
         assert np.isfinite(trainer().evaluate(caught.value.run, X, Y, verbose=0)["loss"])
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("fault", ["source", "nan"])
 @pytest.mark.parametrize("large", [False, True])
 def test_an_exception_in_the_first_step_of_an_epoch_precedes_its_hooks(

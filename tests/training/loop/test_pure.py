@@ -119,6 +119,7 @@ def test_every_option_is_in_the_table():
     assert fields == {name for row in OPTIONS for name in row}
 
 
+@pytest.mark.exhaustive
 def test_run_trains_on_after_layers_were_frozen():
     trainer = fk.Trainer(fk.optimizers.SGD(0.1, use_ema=True), "mse")
     run = trainer.init(noisy(), KEY)
@@ -175,6 +176,7 @@ def test_hypergradients_agree_with_finite_differences():
             assert abs(slopes[place] - expected) < 1e-3 * abs(expected), (slopes, expected)
 
 
+@pytest.mark.exhaustive
 def test_a_run_takes_sample_weights_and_trees():
     a, b = fk.Input((3,), name="a"), fk.Input((3,), name="b")
     model = fk.Model({"a": a, "b": b}, {"sum": layers.Dense(1, name="out")(a + b)})

@@ -163,7 +163,7 @@ def throw(kind):
     return act
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("hook", HOOKS)
 def test_an_exception_of_a_hook_carries_the_run(hook):
     for kind in KINDS:
@@ -179,7 +179,7 @@ def test_an_exception_of_a_hook_carries_the_run(hook):
             assert "previous value was 'mine'" in caught.value.__notes__[0]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, ReadOnly])
 def test_an_exception_of_a_hook_is_resumed_exactly(tmp_path, hook, kind):
@@ -440,6 +440,7 @@ def grouped_whole(**options):
     return grouped(by_step(()), **options)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", SOURCES)
 def test_batches_before_an_exception_of_their_source_are_trained(name, tmp_path):
     """With four steps a call of the device, the source raises inside and at the border of a call."""
@@ -462,6 +463,7 @@ def test_batches_before_an_exception_of_their_source_are_trained(name, tmp_path)
     assert history == logs
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("steps", [None, 3])
 @pytest.mark.parametrize("kind", [Loader, lambda: batches()[:5] + [(X[25:28], Y[25:28])]])
 def test_an_exception_after_the_last_batch_of_an_epoch_is_resumed(tmp_path, steps, kind):
@@ -477,6 +479,7 @@ def test_an_exception_after_the_last_batch_of_an_epoch_is_resumed(tmp_path, step
     assert history.history == logs.history
 
 
+@pytest.mark.exhaustive
 def test_the_validations_of_a_resumed_training_see_the_same_batches(tmp_path):
     options = {"validation_data": batches(), "validation_steps": 2, "epochs": 3}
     _, logs = grouped(by_step(()), **options)
@@ -494,7 +497,7 @@ def poisoned(number=4):
     return [(x + np.inf if i == number else x, y) for i, (x, y) in enumerate(batches(), 1)]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("memory", [1 << 32, 16], ids=["small", "large"])
 @pytest.mark.parametrize("group", [1, 6])
 def test_a_step_that_is_not_finite_is_saved_before_its_batch(tmp_path, memory, group, monkeypatch):
@@ -516,6 +519,7 @@ def test_a_step_that_is_not_finite_is_saved_before_its_batch(tmp_path, memory, g
     assert history.history == logs.history
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("fault", ["hook", "source", "changed"])
 def test_a_large_run_whose_buffers_are_overwritten_can_be_used(fault, monkeypatch, tmp_path):
     monkeypatch.setattr(array_feed, "MEMORY", 16)
@@ -666,6 +670,7 @@ def test_a_save_that_fails_does_not_hide_the_exception(tmp_path, monkeypatch):
     assert_same_run(caught.value.run, undisturbed_training()[1][2])
 
 
+@pytest.mark.exhaustive
 def test_a_warning_that_is_an_error_carries_the_run():
     skipping = fk.Trainer("adam", TRAINER.loss, on_nonfinite="skip")
     with pytest.raises(
@@ -709,6 +714,7 @@ MADE = {
 }
 
 
+@pytest.mark.exhaustive
 def test_every_exception_is_pickled_and_copied_with_its_run():
     classes = sorted(set(exception_classes()), key=lambda kind: kind.__name__)
     assert len(classes) > 6
@@ -739,6 +745,7 @@ def test_an_exception_leaves_a_training_with_checkpoints_as_it_is(kind, tmp_path
     assert_same_run(run_of(caught.value), undisturbed_training()[1][3])
 
 
+@pytest.mark.exhaustive
 def test_exceptions_of_sources_may_reject_attributes():
     for kind in (Frozen, Sealed):
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import types
 
 import chex
 import jax
@@ -14,6 +15,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.training.loop.saver import Saver
 from tests.support.paths import ROOT
 from tests.support.quick_flags import QUICK
 
@@ -56,6 +58,7 @@ class StopAt(fk.Callback):
             raise OSError("power cut")
 
 
+@pytest.mark.exhaustive
 def test_killed_trainings_resume_exactly():
     """A few of the kills that `.ci/run` makes by the same script."""
     done = subprocess.run(
@@ -72,6 +75,7 @@ def test_killed_trainings_resume_exactly():
     assert "bit for bit alike" in done.stdout
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("every", [None, 2])
 def test_the_same_call_resumes(tmp_path, every):
     plan = fk.Checkpoint(str(tmp_path), every=every)
@@ -91,6 +95,14 @@ def test_the_same_call_resumes(tmp_path, every):
     assert (int(longer.step), more.epoch) == (20, [0, 1, 2, 3])
 
 
+def test_the_next_save_counts_the_steps_before_the_epoch():
+    saver = Saver.__new__(Saver)
+    saver._checkpoint = types.SimpleNamespace(every=4)
+    saver.begin(types.SimpleNamespace(step=5, position=(1, 2)))  # the epoch began at step 3
+    assert [saver.until(done) for done in range(4)] == [1, 4, 3, 2]
+
+
+@pytest.mark.exhaustive
 def test_a_training_that_stopped_at_the_last_batch_of_an_epoch_resumes(tmp_path):
     class Cut(fk.Callback):
         def on_test_begin(self, run):
@@ -144,7 +156,7 @@ class Loader:
         self.place = state["place"]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("source", "steps"),
     [
@@ -239,6 +251,7 @@ def test_folders_without_a_readable_record_are_used_as_before(tmp_path, damage):
     chex.assert_trees_all_equal(run.model, undisturbed_training()[0].model)
 
 
+@pytest.mark.exhaustive
 def test_neither_retention_nor_a_kill_before_the_record_warns(tmp_path, monkeypatch):
     from fkeras.training.checkpoint.storage import writing
 

@@ -103,6 +103,7 @@ class TestForward:
         run, _ = _run(layers.Dense(1)(layers.Lambda(function, name="f")(x)), x)
         _check(find_nan(run, X), "forward", "f", *words)
 
+    @pytest.mark.exhaustive
     def test_a_step_of_a_cell(self):
         class Cell(fk.Layer):
             state_size = 3
@@ -142,6 +143,7 @@ class TestForward:
         finding = find_nan(run.replace(model=leaf, state={}), X)
         _check(finding, "forward", "", "Lambda", "log")
 
+    @pytest.mark.exhaustive
     def test_dropout_repeats_the_draw_of_the_step(self, x):
         drop = layers.Dropout(0.5)
         h = layers.Lambda(lambda v: 1 / v, name="inverse")(drop(x))
@@ -200,6 +202,7 @@ class TestBackward:
         h = layers.Dense(3, kernel_initializer="zeros", name="first", **options)(x)
         return _run(layers.Dense(1)(layers.Lambda(function, name="root")(h)), x)
 
+    @pytest.mark.one_in(3)
     @pytest.mark.parametrize(
         "function",
         [jnp.sqrt, lambda v: jnp.where(v > 0, jnp.sqrt(jnp.abs(v)), v), jnp.linalg.norm],
@@ -254,6 +257,7 @@ class TestBackward:
         run, trainer = _run(norm(x), x)
         _check(find_nan(run, (X, Y), trainer), "backward", "d", "penalty on the weight 'd/kernel'")
 
+    @pytest.mark.exhaustive
     def test_gradients_of_calls(self, key, x):
         shared = layers.Dense(3, name="s", use_bias=False)
         model = fk.Model(x, layers.Dropout(0.5)(shared(shared(x)))).build(key)
@@ -277,6 +281,7 @@ def _norm(value):
 
 
 class TestFine:
+    @pytest.mark.exhaustive
     def test_state_masks_and_integers(self):
         x = fk.Input((2,), dtype="int32", batch_size=2)
         h = layers.Embedding(5, 3, mask_zero=True)(x)
@@ -288,6 +293,7 @@ class TestFine:
         run = trainer.init(model, jax.random.key(0))
         assert find_nan(run, (rows, np.array([0, 1])), trainer) is None
 
+    @pytest.mark.exhaustive
     def test_half_precision(self, x):
         dense = [layers.Dense(n, dtype="mixed_bfloat16") for n in (3, 1)]
         run, trainer = _run(dense[1](dense[0](x)), x)

@@ -51,6 +51,7 @@ def test_a_member_that_is_not_finite_stops_alone(group_size):
     assert history.params["stopped"] == {1: "epoch 1: nan or infinity"}
 
 
+@pytest.mark.exhaustive
 def test_steps_that_are_not_finite_are_skipped_or_ignored():
     x = X.copy()
     x[3] = np.nan
@@ -105,6 +106,7 @@ def test_an_objective_trains_members():
         np.testing.assert_allclose(np.array(history[name])[:, 1], logs[name], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_averages_are_final_and_frozen_layers_stay():
     trainer = fk.Trainer(fk.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.5), "mse")
     population, start = population_of({"ema_momentum": [0.5, 0.9]}, trainer)
@@ -186,6 +188,7 @@ def test_sigterm_is_left_to_the_program():
         signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.exhaustive
 def test_ctrl_c_does_not_separate_the_lanes_from_their_runs(monkeypatch):
     choose = fitting.Training._choose
 
@@ -225,6 +228,7 @@ def test_rows_that_do_not_fit_need_a_shared_order(monkeypatch):
     chex.assert_trees_all_close(shared.member(runs, 0).model, own.model, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_the_line_of_an_epoch_shows_medians(capsys):
     population, start = population_of({"learning_rate": [0.0, 0.1, 0.2]})
     _, history = population.fit(start, X, Y, verbose=2)

@@ -125,6 +125,7 @@ def test_devices_share_the_members(members):
     assert int(own.step) == 7
 
 
+@pytest.mark.exhaustive
 def test_a_short_last_batch_has_only_its_rows():
     population = fk.populate(ADAM, {"seed": range(2)}, order="shared")
     runs, _ = population.fit(
@@ -190,6 +191,7 @@ def test_trainer_of_has_the_hyperparameters_of_a_member():
     assert trainer == fk.Trainer(trainer.optimizer, SMOOTH)
 
 
+@pytest.mark.exhaustive
 def test_select_returns_some_members():
     population = fk.populate(SGD, {"learning_rate": [*RATES], "clipnorm": [0.1, 0.2], "seed": [4]})
     runs = population.init(dense(), KEY)

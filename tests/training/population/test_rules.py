@@ -30,7 +30,7 @@ def trained(history, name="loss"):
     return (~np.isnan(np.array(history[name]))).sum(axis=0).tolist()
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("restore", [False, True])
 @pytest.mark.parametrize("monitor", ["loss", "val_mae"])
 def test_early_stopping_decides_as_the_callback_of_one_training(restore, monitor):
@@ -53,6 +53,7 @@ def test_early_stopping_decides_as_the_callback_of_one_training(restore, monitor
     assert stopped[0].endswith(": EarlyStopping")
 
 
+@pytest.mark.exhaustive
 def test_successive_halving_trains_fewer_members_in_smaller_programs():
     rule = populations.SuccessiveHalving("loss", every=1)
     rates = {"learning_rate": np.geomspace(1e-4, 0.1, 8)}

@@ -58,7 +58,7 @@ def fit(trainer, run, **options):
     return trainer.fit(run, X, Y, **options)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("remat", [None, "dots"])
 def test_fit_equals_the_unrolled_training(remat):
     (unrolled, history), (scanned, scanned_history) = (
@@ -93,6 +93,7 @@ def test_run_step_and_evaluate_equal_the_unrolled_ones():
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_frozen_block_stays_and_the_other_blocks_train():
     _, scan = trainers()
     run = start(scan, dense(30))
@@ -157,6 +158,7 @@ def test_steps_that_are_not_finite_are_left_out(large, monkeypatch):
     assert_same_run(*results)
 
 
+@pytest.mark.exhaustive
 def test_find_nan_names_the_layer_of_one_block():
     _, scan = trainers()
     run = start(scan, dense())

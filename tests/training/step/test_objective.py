@@ -197,6 +197,7 @@ def test_scan_over_steps():
     assert TRAINER.reset_metrics(end).metrics["mae"]["count"] == 0
 
 
+@pytest.mark.exhaustive
 def test_checkpoints_resume_bit_for_bit_with_metrics_of_half_an_epoch(tmp_path):
     class Break(fk.Callback):
         at: int = fk.option()
@@ -255,6 +256,7 @@ def test_metrics_of_training_and_evaluation_may_differ():
         )
 
 
+@pytest.mark.exhaustive
 def test_a_batch_has_the_structure_of_the_data():
     seen = []
 
@@ -283,6 +285,7 @@ def test_a_batch_has_the_structure_of_the_data():
     assert seen[-1] == {"image": one}
 
 
+@pytest.mark.exhaustive
 def test_frozen_weights_nonfinite_steps_and_find_nan():
     def objective(model, state, batch, key, training):
         out = model.apply(batch, state=state, key=key, training=training)
@@ -523,6 +526,7 @@ def test_wrong_use_of_an_objective(call, message):
         call()
 
 
+@pytest.mark.exhaustive
 def test_exported_step_and_pickled_run(tmp_path):
     fk.export_step(TRAINER, RUN, (X, Y), tmp_path / "step.jax")
     step = jax.export.deserialize((tmp_path / "step.jax").read_bytes())

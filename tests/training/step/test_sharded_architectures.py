@@ -114,6 +114,7 @@ def close(tree, expected):
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(("name", "layout"), PAIRS)
 def test_eight_devices_compute_the_numbers_of_one(name, layout):
+    # seconds: the only default training whose numbers are those of several devices
     model, expected, loss = alone(name)
     sizes, choose = LAYOUTS[layout]
     _, x, y, _, rules = MODELS[name]

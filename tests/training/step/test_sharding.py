@@ -79,6 +79,7 @@ def test_rows_that_are_sent_are_split_too(monkeypatch):
     chex.assert_trees_all_close(resident_run.model, sent_run.model, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_one_step_is_split_over_the_devices():
     many = sharded("data")
     run, logs = many.step(many.init(model(), KEY), (X[:16], Y[:16]))

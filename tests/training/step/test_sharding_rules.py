@@ -203,6 +203,7 @@ def test_the_role_batch_may_have_several_mesh_axes_or_none():
             _ = trainer.step(run, (x[:3], y[:3]))
 
 
+@pytest.mark.exhaustive
 def test_key_heads_that_the_devices_cannot_share_stay_whole():
     x = fk.Input((None, 16))
     query, key = (

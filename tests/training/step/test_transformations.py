@@ -319,6 +319,7 @@ def test_a_tree_over_the_model_is_the_tree_by_path(name):
     _assert_equal(*runs)
 
 
+@pytest.mark.exhaustive
 def test_a_tree_over_the_model_fits_frozen_models():
     optimizer = MASKED["adamw"](DECAYED)
     trainer = fk.Trainer(optimizer, "mse")

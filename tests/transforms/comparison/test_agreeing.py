@@ -230,6 +230,7 @@ def test_faults_of_calls(options, first):
     assert agreement.first == first
 
 
+@pytest.mark.exhaustive
 def test_calls_inside_nested_models_have_paths_and_numbers():
     a, state = built(_merged())
     inner = a.layers["inner"]

@@ -36,7 +36,7 @@ def _columns(table, space):
     return {name: table[name] for name in space.features}
 
 
-@pytest.mark.one_in(10)
+@pytest.mark.one_in(20)
 @pytest.mark.parametrize("mode", ["concat", "dict"])
 @pytest.mark.parametrize("name", CASES)
 def test_vectors_equal_keras(name, mode):

@@ -46,6 +46,7 @@ def _datasets(draw):
     return data, shares
 
 
+@pytest.mark.exhaustive
 @given(_datasets(), st.integers(0, 2))
 @settings(max_examples=40, deadline=None)
 def test_the_blocks_of_all_shares_are_the_batches(drawn, step):
