@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.nn.cpu.forms import Form, compute
+from fkeras.nn.cpu.forms import Form, Spec, compute
 from fkeras.nn.numerics.dtypes import wide_dtype
 
 # more rows make the product dearer than dequantizing the matrix once
@@ -84,6 +84,16 @@ class PackedProduct(Form):
             y = jax.lax.map(lambda start: part(start, width), starts)
             parts.insert(0, jnp.moveaxis(y, 0, 1).reshape(x.shape[0], -1))
         return jnp.concatenate(parts, axis=1).reshape(*leading, -1)
+
+    def gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
+        def product(operand: Any) -> jax.Array:
+            return self.fast(*operands[:number], operand, *operands[number + 1 :])
+
+        # the product is its own derivative; only of a derivative, loops of jax 0.7 are transposed
+        def derivative(tangent: Any) -> jax.Array:
+            return jax.jvp(product, (jnp.zeros(spec.shape, spec.dtype),), (tangent,))[1]
+
+        return jax.linear_transpose(derivative, spec)(operands[number])[0]
 
     def _product(self, x: jax.Array, *arrays: jax.Array) -> jax.Array:
         """Computes the product with the floats of some outputs."""

@@ -233,14 +233,7 @@ def _transposed(
     def linear(operand: Any) -> jax.Array:
         return function(*operands[:number], operand, *operands[number + 1 :])
 
-    # The derivative is the function itself; its loops know which of their operands are linear, which
-    # jax 0.7 needs to transpose a loop. Later JAX does not, and has no derivative of
-    # `ragged_dot` with a mapped axis of rows alone.
-    def derivative(operand: Any) -> jax.Array:
-        return jax.jvp(linear, (jax.numpy.zeros(spec.shape, spec.dtype),), (operand,))[1]
-
-    chosen = derivative if jax.__version_info__ < (0, 8) else linear
-    return jax.linear_transpose(chosen, spec)(operands[number])[0]
+    return jax.linear_transpose(linear, spec)(operands[number])[0]
 
 
 def compute(form: Form, *operands: jax.Array) -> jax.Array:
