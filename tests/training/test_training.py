@@ -310,7 +310,6 @@ def test_the_optimizer_state_of_another_model_is_reported():
         TRAINER.step(wider.replace(opt_state=RUN.opt_state), (X, Y))
 
 
-@pytest.mark.exhaustive
 def test_constraints_hold_after_every_step():
     x = fk.Input((4,))
     model = fk.Model(x, layers.Dense(3, kernel_constraint="non_neg")(x))
