@@ -107,7 +107,7 @@ def test_no_loop_holds_the_floats(outputs):
 
 
 @pytest.mark.parametrize("pairs", ["inputs", "outputs"])
-@pytest.mark.parametrize(("block", "axis"), [(None, 1), (4, 0), (6, 1)])
+@pytest.mark.parametrize(("block", "axis"), [(None, 1), (6, 0)])
 def test_products_of_accelerators_equal_those_of_cpus(pairs, block, axis):
     random, rows = np.random.default_rng(0), 10
     groups = 1 if block is None else -(-rows // block)
@@ -119,7 +119,6 @@ def test_products_of_accelerators_equal_those_of_cpus(pairs, block, axis):
     x = jnp.asarray(random.normal(size=(3, rows)).astype("float32"))
     expected = form.fast(x, *operands)
     assert expected.shape == (3, 6)
-    np.testing.assert_allclose(form.default(x, *operands), expected, atol=2e-5)
     np.testing.assert_allclose(form.default(x[None], *operands)[0], expected, atol=2e-5)
 
 
