@@ -83,6 +83,8 @@ def weight_format(path: str, limits: Limits) -> Format:
 
 def model_format(path: str) -> Models:
     """Returns the readers of a file with a whole model, by the first bytes of the file."""
+    if keras_file.is_folder(path):
+        return _ARCHIVES
     head = _head(path)
     for row in FORMATS:
         if row.models is not None and head.start.startswith(row.models.signature):
@@ -144,6 +146,8 @@ def _arrays_by_path(
     return {name: np.asarray(array) for name, array in jax.device_get(values_by_key).items()}
 
 
+# "PK" alone: a damaged archive gets the message of the archive reader
+_ARCHIVES = Models(b"PK", keras_file.read, read_training)
 FORMATS = (
     Format(
         recognises=lambda head, limits: head.start.startswith(file_type.HDF5),
@@ -164,8 +168,7 @@ FORMATS = (
         open_weights=open_zip,
         suffixes=(".npz",),
         write_weights=_write_npz,
-        # "PK" alone: a damaged archive gets the message of the archive reader
-        models=Models(b"PK", keras_file.read, read_training),
+        models=_ARCHIVES,
     ),
     Format(recognises=lists_shards, open_weights=open_shards),
 )

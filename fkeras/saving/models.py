@@ -60,8 +60,8 @@ def load_model(
     executes code of the file: custom classes and functions come from `custom_objects` only.
 
     Args:
-        path: a `.keras` file (Keras 3, tf.keras 2.12 to 2.15), or an HDF5 file of a whole model
-            (Keras 1 to 3).
+        path: a `.keras` file (Keras 3, tf.keras 2.12 to 2.15), a folder that Keras wrote under
+            `zipped=False`, or an HDF5 file of a whole model (Keras 1 to 3).
         custom_objects: custom classes and functions by their names in the file.
         mesh: devices to load to, as in `fk.Trainer`; None for the default device.
         sharding: the layout of the weights on the mesh, as in `fk.Trainer`. Each array is moved to its

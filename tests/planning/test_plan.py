@@ -122,6 +122,20 @@ def repeated(depth, **options):
     return model, batch, fk.Trainer("adam", LOGITS, depth=depth, **options)
 
 
+def test_a_plan_over_unknown_axes_is_that_of_the_sizes_in_the_batch():
+    def unet(*sizes):
+        x = fk.Input((*sizes, 3))
+        h = layers.Conv2D(4, 3, padding="same", activation="relu", name="down")(x)
+        u = layers.UpSampling2D(name="up")(layers.MaxPooling2D(name="pool")(h))
+        joined = layers.Concatenate(name="join")([u, h])
+        return fk.Model(x, layers.Conv2D(3, 3, padding="same", name="out")(joined))
+
+    batch, trainer = (spec(2, 8, 12, 3), spec(2, 8, 12, 3)), fk.Trainer("adam", "mse")
+    assert fk.plan(unet(None, None), batch, trainer) == fk.plan(unet(8, 12), batch, trainer)
+    with pytest.raises(ValueError, match=r"'join'.*they differ on axis 2"):
+        fk.plan(unet(None, None), (spec(2, 8, 11, 3),) * 2, trainer)
+
+
 @pytest.mark.exhaustive
 def test_calls_in_a_loop_have_equal_shares():
     unrolled, scanned = fk.plan(*repeated("unroll")), fk.plan(*repeated("scan"))

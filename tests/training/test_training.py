@@ -172,6 +172,8 @@ def test_sample_and_class_weights_multiply():
     losses = -np.log(probabilities[np.arange(50), Y])
     total = weights * np.array([table[c] for c in Y])
     assert history.history["loss"][0] == pytest.approx(np.sum(losses * total) / 50, rel=1e-4)
+    _, logs = trainer.step(run, (X, Y, total))  # Keras's train_on_batch with both weights
+    assert float(logs["loss"]) == pytest.approx(history.history["loss"][0], rel=1e-6)
     right = probabilities.argmax(-1) == Y
     expected = np.sum(right * total) / np.sum(total)
     assert history.history["accuracy"][0] == pytest.approx(expected, rel=1e-4)

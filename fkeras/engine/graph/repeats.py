@@ -26,7 +26,8 @@ import numpy as np
 from fkeras.engine.tree.skeleton import Skeleton
 from fkeras.engine.tree.walk import layers_in
 from fkeras.engine.values.annotations import CallTable
-from fkeras.engine.values.spec import STRING
+from fkeras.engine.values.dimensions import WORD
+from fkeras.engine.values.spec import STRING, Spec
 
 # limits on the search in graphs where no stretch can run as a loop
 _MOST_STRETCHES, _MOST_OFFSETS = 500, 64
@@ -237,7 +238,7 @@ class _Blocks:
         wiring = dict(self.wiring)
         for key, slot, first_slot in self._reads(block):
             specs = self.search.graph.specs
-            if specs[slot] != specs[first_slot]:
+            if _without_words(specs[slot]) != _without_words(specs[first_slot]):
                 return False
             origin = self._origin(slot, block)
             if block == 1 and not self._add(key, slot, first_slot, origin, wiring):
@@ -382,7 +383,12 @@ def _labels(graph: CallTable) -> np.ndarray:
     for number in graph.run_order:
         call = graph.calls[number]
         skeleton, leaves = graph.shape_of(call.layer)
-        key: Any = (call.signature, skeleton.derive(_without_name), leaves)
+        signature = dataclasses.replace(
+            call.signature,
+            outputs=tuple(map(_without_words, call.outputs)),
+            masks=tuple(mask and _without_words(mask) for mask in call.signature.masks),
+        )
+        key: Any = (signature, skeleton.derive(_without_name), leaves)
         specs = (*call.outputs, *(graph.specs[slot] for slot in call.inputs))
         if any(spec.dtype == STRING for spec in specs):
             key = number, key  # strings exist on the host only
@@ -400,6 +406,14 @@ def _without_name(skeleton: Skeleton) -> Any:
         for path, child in layers_in(tree, field)
     )
     return skeleton.cls, static, skeleton.weights, children
+
+
+def _without_words(spec: Spec) -> Spec:
+    """Returns the spec without the names of unknown axes, which each block may name anew.
+
+    The program compares the sizes before it computes a loop.
+    """
+    return Spec(tuple(WORD.sub("", d) if isinstance(d, str) else d for d in spec.dims), spec.dtype)
 
 
 def _is_stateful(graph: CallTable, name: str) -> bool:

@@ -230,9 +230,7 @@ class Archive:
     def _find(self, name: str) -> tuple[zipfile.ZipInfo, int]:
         if name not in self._entries:
             available = ", ".join(self.names[:12]) or "nothing"
-            raise self._error(
-                name, f"is missing; the archive has {available}. Save the model again."
-            )
+            raise self._error(name, f"is missing; found {available}. Save the model again.")
         return self._entries[name]
 
     def read(self, name: str) -> bytes:
@@ -253,7 +251,7 @@ class Archive:
                 raise self._damaged(name)
             return data
 
-    def open(self, name: str) -> io.BytesIO | Window:
+    def open(self, name: str) -> file_type.BinaryFile:
         """Opens an entry as a seekable binary file; an uncompressed entry is not copied.
 
         Raises:

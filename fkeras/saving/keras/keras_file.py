@@ -21,8 +21,9 @@ from fkeras.engine.symbolic.input import needs_batch_size
 from fkeras.engine.values.argument_types import FilePath
 from fkeras.engine.values.naming import snake_case
 from fkeras.engine.values.spec import as_spec
-from fkeras.host.containers.archive import Archive, open_archive, write_archive
+from fkeras.host.containers.archive import Archive, write_archive
 from fkeras.host.containers.errors import FileError, reading
+from fkeras.host.containers.folder import open_entries
 from fkeras.host.containers.hdf5 import Store, Writer, new_store, open_store
 from fkeras.host.containers.limits import Limits
 from fkeras.host.containers.strict_json import check, field, parse
@@ -63,13 +64,19 @@ class Opened:
     converter: wings.legacy.Converter | None
 
 
+def is_folder(path: str) -> bool:
+    """Returns whether a path is a folder that Keras wrote under `zipped=False`."""
+    # a folder with `config.json` alone may be of another library
+    return any(os.path.isfile(os.path.join(path, name)) for name in (METADATA, WEIGHTS))
+
+
 def read(
     path: FilePath,
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
     layout: Layout | None = None,
 ) -> tuple[Network, Mapping[str, Any]]:
-    """Reads `(model, state)` from a `.keras` file."""
+    """Reads `(model, state)` from a `.keras` file, or from a folder with the entries of that file."""
     with opened(path, custom_objects, limits, layout) as file, reading(os.fspath(path), CONFIG):
         return with_fresh_adapters(file.model, file.config), file.state
 
@@ -85,7 +92,7 @@ def opened(
     limits = limits or Limits()
     # the user's objects override those of old Keras versions
     custom_objects = CustomObjects({**OBJECTS, **(custom_objects or {})})
-    with open_archive(path, limits) as archive:
+    with open_entries(path, limits) as archive:
         stored_config, origin = read_config(archive, limits)
         with open_store(archive.open(WEIGHTS), archive.file, WEIGHTS, limits) as store:
             with reading(archive.file, CONFIG):

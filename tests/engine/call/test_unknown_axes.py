@@ -192,10 +192,7 @@ def _wave(library, la, rank, levels, model):
 
 
 NETWORKS = {
-    "unet-1d-5": (_unet, 1, 5),
-    "unet-2d-3": (_unet, 2, 3),
-    "unet-2d-4": (_unet, 2, 4),
-    "unet-3d-3": (_unet, 3, 3),
+    **{f"unet-{r}d-{n}": (_unet, r, n) for r in (1, 2, 3) for n in (3, 4, 5)},
     "pyramid-2d-4": (_pyramid, 2, 4),
     "wave-4": (_wave, 1, 4),
 }

@@ -173,6 +173,18 @@ def test_shared_state_and_different_shapes_stay_single_calls():
     assert not repeats(roll(fk.Model(x, y)).graph)
 
 
+@pytest.mark.exhaustive
+def test_blocks_that_halve_an_unknown_axis_are_no_loop():
+    x = y = fk.Input((None, 2))
+    for _ in range(12):  # after three layers the size has a name again
+        y = layers.Conv1D(2, 3, strides=2, padding="same")(y)
+    model = fk.Model(x, y).build(KEY)
+    rolled, images = roll(model), np.ones((1, 8192, 2), "float32")
+    assert repeats(rolled.graph)
+    assert "scan" not in str(jax.make_jaxpr(lambda x: rolled(x))(images))
+    np.testing.assert_array_equal(rolled(images), model(images))
+
+
 def test_parallel_branches_and_pairs_of_calls_stay_single_calls():
     x = fk.Input((6,))
     branches = [layers.Dense(6)(x) for _ in range(5)]

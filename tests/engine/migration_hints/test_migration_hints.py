@@ -167,6 +167,7 @@ HABITS = (
     ("TRAINER.train_on_batch(X, Y)", "trainer.step(run, (x, y))"),
     ("TRAINER.fit(None, X, Y, workers=4)", "to use workers, pass a loader"),
     ("TRAINER.fit(None, X, Y, nb_epoch=4)", "`epochs`"),
+    ("TRAINER.step(RUN, (X, Y), class_weight={1: 2.5})", "trainer.step(run, (x, y, "),
     ("TRAINER.evaluate(None, X, Y, return_dict=True)", "leave the argument out"),
     ("TRAINER.predict(None, X, batchsize=4)", "Did you mean 'batch_size'?"),
     ("TRAINER.predict(X)", "`y = trainer.predict(run, x)`"),

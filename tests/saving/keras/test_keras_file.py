@@ -240,6 +240,14 @@ def _rewritten(path, change):
             archive.writestr(name, data)
 
 
+def _unpacked(path):
+    """Returns the path of a folder with the entries of the archive at `path`."""
+    folder = path.with_suffix("")
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(folder)
+    return folder
+
+
 def _without_vocabulary(members, text):
     config = json.loads(members["config.json"])
     for layer in config["config"]["layers"]:
@@ -261,6 +269,7 @@ def test_a_vocabulary_that_keras_learned_is_read_from_the_assets(tmp_path):
         members["assets/layers/integer_lookup/vocabulary.txt"] = b"-1\n4\n3"
 
     _rewritten(path, change)
+    assert fk.load_model(_unpacked(path)) == fk.load_model(path)
     model, _ = fk.load_model(path)
     np.testing.assert_array_equal(model.layers["second"](np.array([5, 7, 1])), [3, 2, 0])
     np.testing.assert_array_equal(model.layers["first"](np.array([3, 4, 1])), [2, 1, 0])
@@ -337,7 +346,7 @@ REJECTED = [
         r"metadata.json: expected 'keras_version' of Keras 2 or 3.*1\.2",
     ),
     (_metadata(b"{"), "metadata.json"),
-    (lambda members: members.pop("metadata.json"), "metadata.json: is missing; the archive has"),
+    (lambda members: members.pop("metadata.json"), "metadata.json: is missing; found"),
     (lambda members: members.pop("model.weights.h5"), "model.weights.h5: is missing"),
     (
         lambda members: members.update({"config.json": b"[1]"}),
@@ -365,6 +374,47 @@ def test_a_malformed_model_file_is_rejected_with_member_and_layer(saved, change,
     with pytest.raises(fk.FileError, match=message) as caught:
         fk.load_model(saved)
     assert caught.value.file == str(saved)
+
+
+def test_a_folder_that_keras_wrote_is_a_model(tmp_path):
+    with keras_rules():
+        theirs = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+        theirs.compile("adam", "mse")
+        theirs.fit(x := np.ones((4, 3), "float32"), np.ones((4, 2), "float32"), verbose=0)
+        theirs.save(tmp_path / "model", zipped=False)
+        theirs.save(tmp_path / "model.keras")
+        expected = np.asarray(theirs(x))
+    model, state = fk.load_model(tmp_path / "model")
+    assert (model, state) == fk.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(model(x), expected, rtol=1e-6)
+    trainer, run = fk.load_training(str(tmp_path / "model"))
+    assert trainer == fk.load_training(tmp_path / "model.keras")[0] and int(run.step) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: (f / "config.json").unlink(), r"config.json: is missing; found .*metadata.json"),
+        (lambda f: (f / "model.weights.h5").unlink(), r"model.weights.h5: is missing; found"),
+        (lambda f: (f / "metadata.json").unlink(), r"metadata.json: is missing; found"),
+        (lambda f: (f / "config.json").write_text("{"), r"config.json: .*JSON"),
+        (lambda f: (f / "model.weights.h5").write_bytes(b""), r"model.weights.h5: .*an empty file"),
+        (lambda f: (f / "link").symlink_to(f.parent), r"link: expected files, .* link to a folder"),
+        (lambda f: [(f / n).unlink() for n in ("metadata.json", "model.weights.h5")], "a folder"),
+    ],
+)
+def test_a_folder_without_its_files_is_rejected_with_the_file(saved, change, message):
+    folder = _unpacked(saved)
+    change(folder)
+    with pytest.raises(fk.FileError, match=message) as caught:
+        fk.load_model(folder)
+    assert caught.value.file == str(folder)
+
+
+@pytest.mark.parametrize("limits", [{"members": 2}, {"member_bytes": 1000}, {"config_bytes": 10}])
+def test_limits_hold_for_folders(saved, limits):
+    with pytest.raises(fk.FileError, match=rf"limits=fk.Limits\({next(iter(limits))}="):
+        fk.load_model(_unpacked(saved), limits=fk.Limits(**limits))
 
 
 def test_files_without_layer_names_follow_the_numbering_of_keras(saved):

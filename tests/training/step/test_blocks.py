@@ -69,6 +69,27 @@ def test_fit_equals_the_unrolled_training(remat):
         np.testing.assert_allclose(values, scanned_history.history[name], rtol=1e-5)
 
 
+def test_blocks_over_an_unknown_axis_that_fits_any_axis():
+    def mixed(*shape):
+        x = y = fk.Input(shape)
+        doubled = layers.UpSampling1D()(layers.MaxPooling1D()(x))
+        for number in range(3):  # each sum joins two axes that cannot be proved equal
+            y = layers.Add()([layers.Dense(6, "tanh", name=f"hidden_{number}")(y), doubled])
+        return fk.Model(x, layers.Dense(2)(y))
+
+    x, y = X[:, :4], Y[:, :4]
+    runs = []
+    for trainer in trainers():
+        run = start(trainer, mixed(None, 6))
+        assert (stacking_of(trainer, run) is None) == (trainer.depth == "unroll")
+        runs.append(trainer.fit(run, x, y, batch_size=8, verbose=0)[0])
+    assert_same_run(*runs)
+    known = mixed(4, 6).build(jax.random.key(0)).set_weights(runs[0].model.get_weights({}), {})[0]
+    rolled = with_depth(runs[0].model, "scan")
+    assert rolled.graph.depth == "scan"
+    np.testing.assert_allclose(rolled(x), known(x), rtol=1e-5, atol=2e-6)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("optimizer", ["adam", "lamb", fk.optimizers.SGD(0.1, global_clipnorm=0.1)])
 def test_optimizers_train_stacked_and_single_weights(optimizer):

@@ -457,9 +457,12 @@ class Trained:
         return trainer.predict(run, x, batch_size, verbose, steps, **options)
 
     def train_on_batch(self, x, y=None, sample_weight=None, class_weight=None, return_dict=False):
-        if class_weight is not None:
-            raise Unsupported("train_on_batch(class_weight=...)")
         x, y = self._ready(x, y)
+        if class_weight is not None:
+            classes = np.asarray(unwrap(y)).reshape(len(y), -1)
+            classes = classes.argmax(-1) if classes.shape[1] > 1 else classes[:, 0].astype(int)
+            weights = np.array([class_weight.get(number, 1.0) for number in classes.tolist()])
+            sample_weight = weights if sample_weight is None else sample_weight * weights
         batch = (x, y) if sample_weight is None else (x, y, sample_weight)
         run, logs = self._trainer.step(self._run, unwrap(batch))
         self._after(run)
