@@ -56,9 +56,11 @@ class PackedProduct(Form):
             sums = _by_group(x, np.ones((x.shape[-1], 1)), self.block)
         else:
             x, block = _pairs_of_inputs(x, len(codes)), self.block and self.block // 2
-            parts = [x[..., 0], x[..., 1]]
-            y = _by_group(parts[0], halves[0], block) + _by_group(parts[1], halves[1], block)
-            sums = _by_group(parts[0] + parts[1], np.ones((len(codes), 1)), block)
+            ones = [np.ones((len(codes), 1))] * 2
+            y, sums = (
+                _by_group(x[..., 0], low, block) + _by_group(x[..., 1], high, block)
+                for low, high in (halves, ones)
+            )
         leading = (1,) * (y.ndim - 2)
         scale, *zero = (f.astype(y.dtype).reshape(*leading, *f.shape) for f in factors)
         y = (y - sums * zero[0]) * scale if zero else y / scale
