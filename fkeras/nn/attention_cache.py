@@ -17,8 +17,8 @@ def write(
 ) -> dict[str, jax.Array]:
     """Returns the cache (b, S, ...) with the tokens of `entries` (b, t, ...) at the slots of their positions.
 
-    The token of a single row is written as a slice, which accelerators do in place. Several tokens are
-    written one after the other.
+    A single token of a single row is written as a slice, which accelerators do in place; other tokens by
+    a scatter.
 
     Example:
         >>> import jax.numpy as jnp
@@ -27,9 +27,9 @@ def write(
         Array([[0., 1., 1.]], dtype=float32)
     """
     slots = slots_of(entries["positions"], cache["positions"].shape[1], ring)
-    # equal to (1, 1), not to unknown sizes
-    write = _write_token if slots.shape == (1, 1) else _write_tokens
-    return {n: write(cache[n], new.astype(cache[n].dtype), slots) for n, new in entries.items()}
+    # False for symbolic sizes
+    store = _write_token if slots.shape == (1, 1) else _write_tokens
+    return {n: store(cache[n], new.astype(cache[n].dtype), slots) for n, new in entries.items()}
 
 
 def _write_tokens(cache: jax.Array, new: jax.Array, slots: jax.Array) -> jax.Array:
@@ -40,7 +40,7 @@ def _write_tokens(cache: jax.Array, new: jax.Array, slots: jax.Array) -> jax.Arr
 def _write_token(cache: jax.Array, new: jax.Array, slots: jax.Array) -> jax.Array:
     """Writes the token of a single row."""
     slot = slots[0, 0]
-    # a slot beyond the last is the last, which keeps its token
+    # slices clamp a slot beyond the last to the last slot, which keeps its token
     old = jax.lax.dynamic_slice_in_dim(cache, slot, 1, 1)
     new = jnp.where(slot < cache.shape[1], new, old)
     return jax.lax.dynamic_update_slice_in_dim(cache, new, slot, 1)

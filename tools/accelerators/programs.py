@@ -146,11 +146,11 @@ class Program:
     """An optimized program: the operations that the device runs one after the other.
 
     Operations inside of a fusion are no operations of their own. The cycles of the body of a loop count
-    once for each step. Of a conditional, the branch counts that costs least.
+    once for each step. A conditional counts as its cheapest branch.
 
     Attributes:
         cycles: the estimated cycles.
-        rare: the cycles that are added if each conditional takes the branch that costs most.
+        rare: the additional cycles if each conditional takes its most expensive branch.
     """
 
     def __init__(self, text, trips):
@@ -203,11 +203,11 @@ class Program:
                     self._visit(inner, times)
 
     def _cheapest(self, names, times):
-        """Returns the branch that costs least; adds what the dearest would cost more to `rare`."""
+        """Returns the cheapest branch; adds the additional cycles of the most expensive to `rare`."""
         costs = {name: self._alone(name, times) for name in names}
         names = sorted(names, key=lambda name: (costs[name].cycles, costs[name].bytes))
-        dearest = costs[names[-1]]
-        self.rare += dearest.cycles + dearest.rare - costs[names[0]].cycles
+        expensive = costs[names[-1]]
+        self.rare += expensive.cycles + expensive.rare - costs[names[0]].cycles
         return names[:1]
 
     def _alone(self, name, times):

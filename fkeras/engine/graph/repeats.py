@@ -238,7 +238,7 @@ class _Blocks:
         wiring = dict(self.wiring)
         for key, slot, first_slot in self._reads(block):
             specs = self.search.graph.specs
-            if _without_words(specs[slot]) != _without_words(specs[first_slot]):
+            if _without_axis_names(specs[slot]) != _without_axis_names(specs[first_slot]):
                 return False
             origin = self._origin(slot, block)
             if block == 1 and not self._add(key, slot, first_slot, origin, wiring):
@@ -385,8 +385,8 @@ def _labels(graph: CallTable) -> np.ndarray:
         skeleton, leaves = graph.shape_of(call.layer)
         signature = dataclasses.replace(
             call.signature,
-            outputs=tuple(map(_without_words, call.outputs)),
-            masks=tuple(mask and _without_words(mask) for mask in call.signature.masks),
+            outputs=tuple(map(_without_axis_names, call.outputs)),
+            masks=tuple(mask and _without_axis_names(mask) for mask in call.signature.masks),
         )
         key: Any = (signature, skeleton.derive(_without_name), leaves)
         specs = (*call.outputs, *(graph.specs[slot] for slot in call.inputs))
@@ -408,7 +408,7 @@ def _without_name(skeleton: Skeleton) -> Any:
     return skeleton.cls, static, skeleton.weights, children
 
 
-def _without_words(spec: Spec) -> Spec:
+def _without_axis_names(spec: Spec) -> Spec:
     """Returns the spec without the names of unknown axes, which each block may name anew.
 
     The program compares the sizes before it computes a loop.

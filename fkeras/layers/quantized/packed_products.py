@@ -91,14 +91,15 @@ class PackedProduct(Form):
         def product(operand: Any) -> jax.Array:
             return self.fast(*operands[:number], operand, *operands[number + 1 :])
 
-        # the product is its own derivative; only of a derivative, loops of jax 0.7 are transposed
+        # The product is linear, so its derivative is the product. jax 0.7 transposes the loop of the
+        # derivative alone, in which the linear operands are marked.
         def derivative(tangent: Any) -> jax.Array:
             return jax.jvp(product, (jnp.zeros(spec.shape, spec.dtype),), (tangent,))[1]
 
         return jax.linear_transpose(derivative, spec)(operands[number])[0]
 
     def _product(self, x: jax.Array, *arrays: jax.Array) -> jax.Array:
-        """Computes the product with the floats of some outputs."""
+        """Computes some outputs from dequantized codes."""
         codes, *factors = arrays if self.outputs else [array.T for array in arrays]
         size, columns = codes.shape
         # both halves of the bytes in one array: the low halves move to the place of the high ones
@@ -119,9 +120,10 @@ def _pairs_of_inputs(x: jax.Array, size: int) -> jax.Array:
 
 
 def _by_group(x: jax.Array, kernel: Any, block: int | None) -> jax.Array:
-    """Returns the products (..., g, o) of groups of x (..., i) and codes (i, o).
+    """Returns the products (..., g, o) of each group of inputs x (..., i) with codes (i, o).
 
-    Scales come after the products: accelerators take longer for a scaled matrix than for few rows.
+    The caller scales the products: on accelerators, scaling the matrix costs more than a product of few
+    rows.
     """
     size, columns = kernel.shape
     block = block or size

@@ -56,6 +56,24 @@ FORMS = {
         ),
         [(None, 20, 30, 3)],
     ),
+    "crop_images": (
+        lambda k, la, o: o.image.crop_images(
+            _input(k, None, None, 3),
+            top_cropping=2,
+            left_cropping=3,
+            target_height=5,
+            target_width=6,
+        ),
+        [(None, 5, 6, 3)],
+    ),
+    "slice": (
+        lambda k, la, o: o.slice(
+            k.Input(batch_shape=(2, 8, 4)),
+            (0, k.Input(batch_shape=(), dtype="int32"), 0),
+            (2, 3, 4),
+        ),
+        [(2, 3, 4)],
+    ),
     "conv-channels": (
         lambda k, la, o: o.conv(_input(k, 8, 8, None), np.ones((3, 3, 4, 5), "float32")),
         [(None, 6, 6, 5)],

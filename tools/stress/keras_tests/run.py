@@ -7,8 +7,9 @@ helpers the tests use. An area is a folder or file below `keras/src`, such as `l
 `ops/nn_test.py`; without areas all run, in an hour or two of CPU. Each folder has a process of its
 own, and so has each file of `ops`. A test that ends its process counts as a failure, and a new
 process runs the rest. With `--folder` a later run, of the same or other areas, takes the results
-that the folder has, so that a run in pieces gives the total of all. Tests of `ops/image_test.py` need TensorFlow as a reference, and
-tests with `tf.data` need TensorFlow too: without the package they are skipped.
+that the folder has, so that a run in pieces gives the total of all. Tests of `ops/image_test.py` need
+TensorFlow as a reference, and tests with `tf.data` need TensorFlow too: without the package they are
+skipped.
 
 The tests run in a temporary folder, where their imports name `fka`, which stands in for `keras`.
 `expected.tsv` lists each test that calls fkeras and does not pass, with a code; lines that begin
@@ -21,8 +22,8 @@ with `code` explain the codes, whose kinds are:
 - `keras`: Keras itself fails
 
 A test is judged if it calls fkeras, passes or fails, and checks neither internals nor a failure of
-Keras. Prints the counts of each area with the share of judged tests that pass or have a row, then the tests whose results differ from the table, with their
-errors. Exits with 1 if any differ. `--update` rewrites the table for the areas that ran: new
+Keras. Prints the counts of each area with the share of judged tests that pass or have a row, then the
+tests whose results differ from the table, with their errors. Exits with 1 if any differ. `--update` rewrites the table for the areas that ran: new
 failures get the code `new`, for you to replace.
 """
 
