@@ -101,9 +101,8 @@ def _others_of_products(items):
 def _class_of(item, options):
     case = item.callspec.params["case"]
     name = type(case.layer).__name__
-    if "each" in options:
-        return name, case.mask is not None, case.training
-    return re.sub("[123]D", "", name) if options.get("family") else name
+    name = re.sub("[123]D", "", name) if options.get("family") else name
+    return (name, case.mask is not None, case.training) if "each" in options else name
 
 
 def pytest_collection_finish(session):
@@ -130,6 +129,9 @@ class ByPrograms(LoadScopeScheduling):
         )
         if file.endswith(spread):
             return nodeid
+        # both read all sources of the package
+        if file.endswith("package/test_wings.py"):
+            return file.replace("test_wings", "test_layout")
         # both draw from the same distributions
         return file.replace("image/test_mixing", "image/test_color")
 

@@ -29,6 +29,7 @@ def state(model):
     return state | model.apply(ids, state=state, mask=[mask, None]).updates
 
 
+@pytest.mark.exhaustive
 def test_taken_back_tokens_leave_the_state(model, state):
     shorter = take_back(state, jnp.array([2, 1]))
     assert shorter["positions"]["length"].tolist() == [1, 1]
@@ -40,6 +41,7 @@ def test_taken_back_tokens_leave_the_state(model, state):
     assert jnp.allclose(again[:, 0], model(ids)[:, 1], atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_rows_are_found_by_their_size(model, state):
     reader, _ = requests.reader_of(model, None, 2, (None, None), None, None)
     axes = reader.row_axes(state)
@@ -52,6 +54,7 @@ def test_rows_are_found_by_their_size(model, state):
     assert has_lengths_only(own, {"gru": {"carry": -1}})
 
 
+@pytest.mark.exhaustive
 def test_capacity_counts_caches_and_no_rings(model):
     assert capacity_of(model, model.init_cache(2, 6)) == 6
     window = fk.masks.Causal() & fk.masks.Window(3)

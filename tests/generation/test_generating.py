@@ -31,7 +31,7 @@ class Shift(fk.Layer):
 
 @pytest.fixture(scope="module")
 def model():
-    return language_models.cached()
+    return language_models.cached(depth=1)
 
 
 def again(model, ids, count, **options):
@@ -62,6 +62,7 @@ def test_greedy_tokens_equal_the_whole_text_computed_again(model):
     assert without.tokens.tolist() == generated.tokens.tolist() and without.state == {}
 
 
+@pytest.mark.exhaustive
 def test_model_without_caches_computes_all_tokens_again():
     model = language_models.uncached()
     generated = fk.generate(model, None, PROMPTS, max_new_tokens=6)
@@ -111,17 +112,28 @@ def test_end_token_ends_a_row_and_counts(model):
     assert generated.state["positions"]["length"].tolist() == counts.tolist()
 
 
-def test_padding_on_any_side_changes_no_token(model):
-    # seconds: compiles each way that reads padding
-    expected = fk.generate(model, None, PROMPTS, max_new_tokens=6)
+def _padded():
+    """`PROMPTS` among other ids, and the mask of the prompts."""
     mask = np.array([[0, 0, 1, 1, 1, 1, 1, 0], [1, 0, 0, 0, 0, 1, 0, 0]])
     ids = np.full(mask.shape, 9)
     for row, prompt in enumerate(PROMPTS):
         ids[row][mask[row] == 1] = prompt
+    return ids, mask
+
+
+def test_padding_on_any_side_changes_no_token(model):
+    expected = fk.generate(model, None, PROMPTS, max_new_tokens=6)
+    ids, mask = _padded()
     for kind in (mask, mask.astype(bool).tolist(), jnp.array(mask)):
         generated = fk.generate(model, None, ids, max_new_tokens=6, mask=kind)
         assert generated.tokens.tolist() == expected.tokens.tolist()
     assert generated.state["positions"]["length"].tolist() == [11, 8]
+
+
+@pytest.mark.exhaustive
+def test_padding_changes_no_token_of_compiled_calls_drafts_and_models_without_caches(model):
+    expected = fk.generate(model, None, PROMPTS, max_new_tokens=6)
+    ids, mask = _padded()
     compiled = jax.jit(
         lambda ids, mask: fk.generate(model, None, ids, max_new_tokens=6, mask=mask).tokens
     )
@@ -255,6 +267,7 @@ def test_inputs_with_a_value_for_each_token_are_errors(model):
         fk.generate(model, None, [[1, 2]], max_new_tokens=2, inputs=segments)
 
 
+@pytest.mark.exhaustive
 def test_end_ids_may_be_any_sequence_or_scalar():
     model = language_models.bigram()
     end = int(fk.generate(model, None, [[1]], max_new_tokens=3).tokens[0, 0])
@@ -366,6 +379,7 @@ def test_each_row_may_have_its_own_edit(model):
     assert generated.tokens[1].tolist() == own.tokens[0].tolist() != free.tokens[0].tolist()
 
 
+@pytest.mark.exhaustive
 def test_model_that_is_not_causal_is_an_error():
     model = language_models.uncached(causal=False)
     with pytest.raises(ValueError, match="no caches and is not causal"):

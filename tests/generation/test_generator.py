@@ -17,6 +17,7 @@ def _letters(ids):
     return "".join("abcdefghijk"[i] for i in ids)
 
 
+@pytest.mark.exhaustive
 def test_a_generator_serves_many_calls():
     model = language_models.bigram()
     generator = fk.Generator(model, samplers.Greedy(), end_ids={0, 3})

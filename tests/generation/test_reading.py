@@ -22,6 +22,7 @@ def test_head_and_norm_run_at_the_last_position():
     assert parts.encoder is None
 
 
+@pytest.mark.exhaustive
 def test_calls_that_the_body_needs_stay_there():
     model = language_models.uncached()
     # the embedding reaches the head by the sum, and the attention

@@ -56,6 +56,7 @@ def test_samplers_of_the_first_tokens_end():
     assert (kept(first), kept(first, count=1)) == ([0, 1, 3, 4], [0, 1, 2, 3, 4])
 
 
+@pytest.mark.exhaustive
 def test_ties_are_kept():
     equal = jnp.zeros(4)
     for sampler in (samplers.TopK(1), samplers.TopP(0.1), samplers.Typical(0.1)):

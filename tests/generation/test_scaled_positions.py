@@ -95,6 +95,7 @@ def test_beams_depend_on_the_length_of_the_row():
     assert found.tokens.tolist() == again.tokens.tolist()
 
 
+@pytest.mark.exhaustive
 def test_dynamic_rows_depend_on_their_own_length():
     # seconds: the only default test of generation with scaled positions
     model = model_of("dynamic")

@@ -28,6 +28,7 @@ def model():
     return follows(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
 
 
+@pytest.mark.exhaustive
 def test_stop_string_across_tokens_ends_the_row(model):
     options = {"max_new_tokens": 9, "decode": decode}
     generated = fk.generate(model, None, [[1], [6]], **options, stop=[".\nQ:", "zzz"])
@@ -82,6 +83,7 @@ def test_stream_holds_incomplete_characters_back(model):
     assert pieces == [(0, ": "), (0, "€"), (0, "c"), (0, "d")]
 
 
+@pytest.mark.exhaustive
 def test_stream_shows_the_rest_at_the_end(model):
     pieces = []
     fk.generate(

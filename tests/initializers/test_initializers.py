@@ -86,6 +86,7 @@ def test_fans_of_given_axes_are_kerass(name):
     assert "input_axes" not in type(initializer)().get_config()
 
 
+@pytest.mark.exhaustive
 def test_given_axes_stay_in_einsum_dense():
     for axes in (
         {},

@@ -54,7 +54,7 @@ def test_every_class_is_compared_for_every_change():
         assert any(type(c.layer) is type(case.layer) and not c.exhaustive for c in CASES), case.id
 
 
-@pytest.mark.one_a_class(first=True, each=3)
+@pytest.mark.one_a_class(first=True, family=True, each=6)
 @pytest.mark.parametrize("case", marked(CASES), ids=lambda case: case.id)
 def test_parity(case):
     inputs, mask = case.arrays(), case.mask_array()

@@ -87,6 +87,7 @@ def test_a_frozen_layer_keeps_its_vector():
     assert layer.apply(x, state=layer.init_state(x), training=True).updates == {}
 
 
+@pytest.mark.exhaustive
 def test_weights_of_a_model_come_in_the_order_of_keras():
     inner = layers.SpectralNormalization(layers.Dense(3), name="sn")
     model = fk.Sequential([fk.Input((5,)), inner, layers.Dense(2)]).build(KEY)
@@ -204,6 +205,7 @@ def test_updates_are_returned_if_the_function_changes_the_state():
     assert initialized.init_state(x)["steps"].dtype == jnp.int32
 
 
+@pytest.mark.exhaustive
 def test_seeds_and_low_precision():
     x = jnp.zeros((4, 5))
     layer = layers.JaxLayer(call_counter, init_counter).build(KEY, x)

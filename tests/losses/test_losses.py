@@ -165,7 +165,7 @@ def reduced(cls, weighted, masked):
     return program(*data(cls(), (3, 5, 4)), weight, mask)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("reduction", REDUCTIONS, ids=str)
 @pytest.mark.parametrize("weighted", ["none", "samples", "steps"])
 @pytest.mark.parametrize("masked", [False, True])
@@ -184,6 +184,7 @@ def test_reductions_equal_keras(loss, reduction, weighted, masked):
         np.testing.assert_allclose(numerator / denominator, expected, rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_masked_mean_covers_valid_entries_only():
     y_true, y_pred = np.zeros((3, 1)), np.array([[1.0], [2.0], [3.0]])
     mask = np.array([True, True, False])
@@ -333,6 +334,7 @@ def test_crossentropy_is_resolved_from_shapes():
         assert losses.resolve("mse", *shapes) == losses.MeanSquaredError()
 
 
+@pytest.mark.exhaustive
 def test_targets_and_predictions_are_aligned_to_one_rank():
     loss = losses.MeanSquaredError()
     y = np.array([1.0, 2.0])
@@ -448,6 +450,7 @@ def test_ctc_is_the_sum_over_all_alignments():
     np.testing.assert_allclose(jax.jit(losses.ctc)(labels, scores), expected, rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_ctc_of_impossible_labels_is_large_and_finite():
     """-log(0) is infinite: here it is about 1e5, as in Keras, and the gradient is finite."""
     labels, scores = sequence_data(frames=2)
@@ -587,6 +590,7 @@ def test_an_axis_beyond_the_rank_is_rejected(name, axis):
 
 
 # all classes of losses take one weight for the whole batch, with every reduction
+@pytest.mark.exhaustive
 @pytest.mark.one_in(16)
 @pytest.mark.parametrize("weight", [2.0, 0.0])
 @pytest.mark.parametrize("reduction", ["sum", "mean", "mean_with_sample_weight", "none"])

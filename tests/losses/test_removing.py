@@ -128,6 +128,7 @@ def test_classes_on_another_axis_and_weights_of_steps():
     np.testing.assert_array_equal(slope, gradient)
 
 
+@pytest.mark.exhaustive
 def test_hinge_detects_binary_targets_despite_nan():
     y, p = np.array([[0.0], [NAN], [1.0]], "float32"), np.array([[0.5], [0.1], [0.25]], "float32")
     for loss in (losses.Hinge(), losses.SquaredHinge()):

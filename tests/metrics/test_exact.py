@@ -105,6 +105,7 @@ def test_one_update_counts_more_than_2_to_the_24_values():
     assert as_float64(state, "accumulator").tolist() == [size]
 
 
+@pytest.mark.exhaustive
 def test_integer_tables_count_beyond_2_to_the_31():
     metric = metrics.MeanIoU(2)
     state = metric.update(metric.init(), [0, 1, 1], [0, 1, 0])

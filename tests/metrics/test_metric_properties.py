@@ -118,6 +118,7 @@ def test_every_public_metric_is_merged_somewhere():
     assert classes == {type(metric).__name__ for metric, _ in (*CASES, *DRAWN)}
 
 
+@pytest.mark.exhaustive
 def test_states_of_several_devices_merge():
     metric = metrics.AUC(num_thresholds=5)
     y_true, y_pred, weight = rows("binary", 0)

@@ -185,7 +185,7 @@ def test_results_equal_keras(metric, kind):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6, err_msg=about)
 
 
-@pytest.mark.one_in(11)
+@pytest.mark.one_in(22)
 @pytest.mark.parametrize(("metric", "kind"), CASES, ids=IDS)
 def test_merging_masks_and_transforms(metric, kind):
     """Parts merge to the whole; rows of nan that are masked, or weigh nothing, change nothing."""
@@ -260,6 +260,7 @@ def test_mean_and_sum_equal_keras(metric):
         np.testing.assert_allclose(results, expected, rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_function_of_the_whole_batch_counts_once_per_batch():
     model = fk.Sequential([fk.Input((1,)), fk.layers.Identity()])
     trainer = fk.Trainer("sgd", "mse", [lambda y_true, y_pred: jnp.mean(jnp.abs(y_true - y_pred))])
@@ -278,6 +279,7 @@ def test_names_of_keras():
         assert getattr(metrics, name) is getattr(losses, name)
 
 
+@pytest.mark.exhaustive
 def test_tables_of_images_take_weights_of_samples():
     y_true, y_pred = np.array([[[0, 1], [1, 1]], [[0, 0], [1, 0]]]), np.ones((2, 2, 2), int)
     metric = metrics.MeanIoU(2, dtype="float32")
@@ -294,6 +296,7 @@ def test_tables_of_images_take_weights_of_samples():
         np.testing.assert_allclose(results, first)
 
 
+@pytest.mark.exhaustive
 def test_scores_of_zero_exceed_the_first_threshold():
     for metric in (metrics.SensitivityAtSpecificity(0.0), metrics.RecallAtPrecision(0.5, 3)):
         results = jax.jit(metric.update)(metric.init(), [0, 1], [0.0, 0.0])
@@ -474,6 +477,7 @@ def test_messages(call, words):
         call()
 
 
+@pytest.mark.exhaustive
 def test_a_correlation_with_constants_is_0():
     values = np.arange(4, dtype="float32")[None]
     for pair in ((np.ones((1, 4)), values), (values, np.ones((1, 4)))):

@@ -75,6 +75,7 @@ def test_gradients_of_16_bits():
     assert (ours <= 1.25 * theirs).all(), (ours, theirs)
 
 
+@pytest.mark.exhaustive
 def test_infinite_and_masked_scores():
     query, keys = jnp.zeros((1, 1, 1, 2)), jnp.zeros((1, 3, 1, 2))
     values = jnp.array([1.0, 3.0, 8.0]).reshape(1, 3, 1, 1)
@@ -210,6 +211,7 @@ def test_memory_of_long_sequences():
     assert 20 * memory(None) <= memory(False)
 
 
+@pytest.mark.exhaustive
 def test_a_function_of_blocks_sees_its_queries():
     query, starts = jnp.zeros((1, LENGTH, 1, 1), int), jnp.arange(LENGTH)
 
@@ -241,6 +243,7 @@ def test_dropout_of_blocks():
     np.testing.assert_allclose(jnp.vdot(slope, values), jnp.vdot(y, jnp.cos(y)), rtol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_training_with_dropout_needs_no_array_of_all_scores():
     layer = layers.MultiHeadAttention(1, 2, dropout=0.1)
     x = jax.ShapeDtypeStruct((1, 2100, 4), "float32")

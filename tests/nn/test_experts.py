@@ -68,6 +68,7 @@ def test_vmap_over_one_operand(axes):
         np.testing.assert_allclose(a[1], b, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.exhaustive
 def test_other_tokens_change_no_bit_of_a_token():
     compiled = jax.jit(lambda x, logits: _sparse(x, logits, KERNELS, 2, True))
     first = compiled(X, LOGITS)

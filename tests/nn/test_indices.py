@@ -68,6 +68,7 @@ def test_invalid_indices_give_nan_and_no_gradient(dtype, values):
     assert np.isnan(values).tolist() == [False] * 4 + [True] * (len(index) - 4)
 
 
+@pytest.mark.exhaustive
 def test_invalid_labels_do_not_change_gradients_of_valid_labels():
     scores = jnp.array([[0.3, -1.0, 2.0], [0.1, 0.2, 0.3]])
 
@@ -79,6 +80,7 @@ def test_invalid_labels_do_not_change_gradients_of_valid_labels():
     np.testing.assert_array_equal(beside_invalid, alone)
 
 
+@pytest.mark.exhaustive
 def test_ignored_classes_are_not_invalid_labels():
     scores = jnp.full((3, 2), 0.5)
     for ignore, labels in ((-1, [0, -1, 5]), (255, np.array([0, 255, 5], "uint8"))):
@@ -96,6 +98,7 @@ def test_ctc_of_labels_out_of_range():
     assert np.isnan(losses).tolist() == [False, True, True]
 
 
+@pytest.mark.exhaustive
 def test_indices_of_large_tables_and_wide_dtypes():
     assert valid_indices(jnp.array([1], "int32"), 2**40)[1].tolist() == [True]
     assert valid_indices(jnp.array([60000], "float16"), 2**20)[0].tolist() == [60000 // 32 * 32]
@@ -247,6 +250,7 @@ NAN_METRICS = (
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("name", "y_true", "y_pred"), NAN_METRICS, ids=[n for n, *_ in NAN_METRICS]

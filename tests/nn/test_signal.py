@@ -18,6 +18,7 @@ def test_centered_frames_reflect_both_ends(steps):
         np.testing.assert_allclose(found, part, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_a_program_of_signals_of_unknown_length():
     (steps,) = jax.export.symbolic_shape("t", constraints=["t >= 1"])
     program = jax.jit(lambda x: stft(x, 6, 3, 16))

@@ -141,6 +141,7 @@ def test_affine_transform(images, interpolation, options):
     agrees(geometry.affine_transform, images, transform, interpolation, **options)
 
 
+@pytest.mark.exhaustive
 def test_affine_transform_of_one_image_and_by_one_transform():
     transform = np.array([1.5, 0.2, -1, 0.1, 0.8, 1, 0, 0], "float32")
     agrees(geometry.affine_transform, IMAGES[0], transform)

@@ -146,6 +146,7 @@ def test_values_match_keras(row, computed):
     _same(ours, theirs, row.tolerance)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(10)
 @pytest.mark.parametrize("row", [r for r in ROWS if not (r.symbolic and r.keras_traced)], ids=str)
 def test_eager_values_match_keras(row):
@@ -223,6 +224,7 @@ UNIFORM = (
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "name", [*MIXED, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in UNIFORM)]

@@ -10,6 +10,7 @@ from fkeras import optimizers
 from tests.support.optimizer_problem import STEPS, assert_trees_close, keras_steps, ours, problem
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("overflows", [(), (2, 3, 9)], ids=str)
 def test_dynamic_loss_scale_equals_keras(overflows):
     weights, gradients = problem()

@@ -120,6 +120,7 @@ def test_twenty_steps_equal_keras(optimizer):
 
 
 @pytest.mark.one_in(3)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("optimizer", OPTIONS, ids=repr)
 def test_twenty_steps_with_options_equal_keras(optimizer):
     weights, gradients = problem()
@@ -520,6 +521,7 @@ def test_gradients_whose_squares_overflow_are_clipped(option, dtype):
     np.testing.assert_array_equal(np.asarray(deltas[1], "float32"), [0.0])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("option", ["clipnorm", "global_clipnorm"])
 @pytest.mark.parametrize("value", [np.inf, np.nan])
 def test_gradients_without_a_norm_give_nan(option, value):

@@ -360,6 +360,7 @@ def test_integers_beyond_32_bits_do_not_wrap(name):
 FLOATS = {"nan": np.nan, "infinity": np.inf, "beyond float32": 1e300}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("kind", FLOATS)
 @pytest.mark.parametrize("name", [n for n in ENTRIES if "ids" not in n])

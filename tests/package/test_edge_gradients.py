@@ -223,6 +223,7 @@ def test_gradients_equal_those_of_jax_inside_the_domain():
     np.testing.assert_allclose(twice, -1 / 32)
 
 
+@pytest.mark.exhaustive
 def test_rows_of_minus_infinity_and_empty_pools_have_finite_gradients():
     row = jnp.full((1, 4), -INF)
     for function, expected in (

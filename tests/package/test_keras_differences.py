@@ -85,6 +85,7 @@ def test_boxes_of_a_cropping_resizing_move_with_the_image():
         assert moved(keras.layers) == [[5, 0.5, 10, 5.5]]
 
 
+@pytest.mark.exhaustive
 def test_sheared_boxes_move_with_the_image():
     # Keras shears fractions of the image: by 10 / 8 more than the pixels of a 10 x 8 image
     boxes = {"boxes": np.array([[[2.0, 1, 4, 3]]], "float32"), "labels": np.array([[1]])}
@@ -101,6 +102,7 @@ def test_sheared_boxes_move_with_the_image():
     np.testing.assert_allclose(moved["boxes"], [[[0, 1, 3.2, 3]]], rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_the_state_of_a_cell_in_a_stack_is_a_list():
     def states(library, array, build):
         class Sum(library.Layer):
@@ -372,6 +374,7 @@ def test_files_of_h5_and_sharded_weights_are_not_written(tmp_path):
         fk.save_weights(tmp_path / "m.weights.json", model)
 
 
+@pytest.mark.exhaustive
 def test_sparse_classes_may_be_on_the_first_axis():
     y_true, y_pred = np.array([[0, 1]]), np.array([[[0.25, 0.5]], [[0.75, 0.5]]], "float32")
     loss = fk.losses.SparseCategoricalCrossentropy(axis=0)(y_true, y_pred)

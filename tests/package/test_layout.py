@@ -66,18 +66,18 @@ def _runs(tree):
 @functools.cache
 def _imports(tree):
     """Modules of the package that a file imports at run time."""
-    return tuple(_imported(tree))
+    return tuple(module for node in _runs(tree) for module in _imported(node))
 
 
-def _imported(tree):
-    for node in _runs(tree):
-        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            if node.module.split(".")[0] == "fkeras":
-                yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name.split(".")[0] == "fkeras":
-                    yield alias.name
+def _imported(node):
+    """Modules of the package that a node imports, if the node is an import."""
+    if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+        if node.module.split(".")[0] == "fkeras":
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    elif isinstance(node, ast.Import):
+        for alias in node.names:
+            if alias.name.split(".")[0] == "fkeras":
+                yield alias.name
 
 
 def _name(path):
@@ -215,11 +215,15 @@ def test_no_import_cycle():
 
 def test_no_import_inside_functions_but_for_optional_packages():
     for path, tree in trees().items():
+        functions = [
+            node
+            for node in _nodes(tree)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
         for node in _nodes(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                for inner in ast.walk(node):
-                    if isinstance(inner, ast.Import | ast.ImportFrom):
-                        assert not _imports(inner), f"{_name(path)}:{inner.lineno}"
+            if any(_imported(node)):
+                inside = any(f.lineno <= node.lineno <= f.end_lineno for f in functions)
+                assert not inside, f"{_name(path)}:{node.lineno}"
 
 
 def test_imports_by_string_are_optional_packages_or_the_late_lookup():

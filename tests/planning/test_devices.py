@@ -139,6 +139,7 @@ def test_a_mesh_may_be_described_by_its_sizes():
         fk.plan(model, batch, trainer, mesh={"data": 1, "model": 3})
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("mesh", "error", "message"),

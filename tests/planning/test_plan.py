@@ -122,6 +122,7 @@ def repeated(depth, **options):
     return model, batch, fk.Trainer("adam", LOGITS, depth=depth, **options)
 
 
+@pytest.mark.exhaustive
 def test_a_plan_over_unknown_axes_is_that_of_the_sizes_in_the_batch():
     def unet(*sizes):
         x = fk.Input((*sizes, 3))
@@ -166,6 +167,7 @@ def test_memory_of_a_loop_over_blocks_is_that_of_xla(options):
     assert plan.peak == pytest.approx(peak, rel=0.001)
 
 
+@pytest.mark.exhaustive
 def test_frozen_weights_have_no_gradients():
     model, batch, trainer = dense()
     run = trainer.init(model, jax.random.key(0))

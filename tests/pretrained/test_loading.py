@@ -56,6 +56,7 @@ def test_differences_are_listed_and_nothing_is_loaded(tmp_path, change, message)
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.exhaustive
 def test_many_differences_are_cut(tmp_path):
     folder = folders.copy("mistral", tmp_path, num_hidden_layers=9999)
     with pytest.raises(fk.FileError, match="and [0-9]+ more"):

@@ -53,6 +53,7 @@ def is_refused(model_type, options, message):
     return any(part in message for part in (*general, *expected))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(16)
 @pytest.mark.parametrize("model_type", ENTRIES)
 def test_keys_that_transformers_ignores_change_nothing(model_type):

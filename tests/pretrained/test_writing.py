@@ -15,6 +15,7 @@ from fkeras.pretrained.tables.layout import FileLayout, Layout
 from tests.pretrained import checks, folders
 
 
+@pytest.mark.exhaustive
 def test_changed_weights_are_written_beside_the_bytes_of_the_others(tmp_path):
     loaded = fk.pretrained.load(checks.DATA / "llama_tied")
     scale = loaded.model.layers["norm"].scale

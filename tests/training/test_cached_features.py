@@ -102,6 +102,7 @@ def assert_equal(one, other):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", quick_cases(CASES, "simple", "several", "strings"))
 def test_a_training_on_features_equals_that_of_the_model(case):

@@ -243,6 +243,7 @@ def test_plan_and_profile_of_strings():
     assert {"place", "wide", "head"} <= {call.name for call in profile.calls}
 
 
+@pytest.mark.exhaustive
 def test_nan_is_found_in_strings_and_in_the_batch_of_the_error():
     x = fk.Input((), dtype="string", name="x")
     y = layers.Embedding(3, 2)(layers.StringLookup(vocabulary=["a", "b"])(x))
@@ -382,6 +383,7 @@ def test_texts_of_changing_length():
         _ = trainer.fit(run, [(texts[:2], y[:2]), (texts[1:2], y[1:2])], verbose=0)
 
 
+@pytest.mark.exhaustive
 def test_a_table_is_passed_by_its_columns():
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"city": CITIES, "area": AREAS[:, 0]})

@@ -39,6 +39,7 @@ TRAINER = fk.Trainer("adam", "sparse_categorical_crossentropy", metrics=["accura
 RUN = TRAINER.init(classifier(), KEY)
 
 
+@pytest.mark.exhaustive
 def test_fit_learns_and_does_not_change_its_run():
     before = jax.tree.map(np.array, RUN.replace(key=jax.random.key_data(RUN.key)))
     trainer = fk.Trainer(fk.optimizers.Adam(0.03), TRAINER.loss, metrics=["accuracy"])
@@ -252,6 +253,7 @@ def two_layers():
     return fk.Model(x, layers.Dense(3, "softmax", name="out")(layers.Dense(6, "relu")(x)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("optimizer", "model"),
@@ -301,6 +303,7 @@ def test_a_callback_may_freeze_and_unfreeze():
     assert np.any(kernels[1] != kernels[2])
 
 
+@pytest.mark.exhaustive
 def test_the_optimizer_state_of_another_model_is_reported():
     other = fk.Trainer("adam", "mse").init(linear(), KEY)
     with pytest.raises(fk.FKerasError, match=r"(?s)expected the state of .*trainer.init"):
@@ -365,6 +368,7 @@ def test_evaluate_does_not_change_moving_statistics():
     chex.assert_trees_all_equal(before, jax.tree.map(np.array, RUN.state))
 
 
+@pytest.mark.exhaustive
 def test_validation_split_and_data_agree():
     _, one = TRAINER.fit(RUN, X, Y, validation_split=0.2, batch_size=16, verbose=0)
     _, two = TRAINER.fit(

@@ -71,6 +71,7 @@ def test_equal_blocks_keep_their_weights():
     assert (fk.cast(mixed, "float32")(X[:, 0]) == model(X[:, 0])).all()
 
 
+@pytest.mark.exhaustive
 def test_shared_and_unbuilt_layers():
     model = nested()
     half = fk.cast(model, "float16")
@@ -80,6 +81,7 @@ def test_shared_and_unbuilt_layers():
     assert layer.build(jax.random.key(0), (None, 3)).kernel.dtype == "float16"
 
 
+@pytest.mark.exhaustive
 def test_declared_dtypes_stay():
     x = fk.Input((4,))
     model = fk.Model(x, layers.Dense(3, name="a")(x)).build(jax.random.key(0))

@@ -180,6 +180,7 @@ def test_an_array_among_tensors_is_a_constant():
         layers.Dense(2)("x")
 
 
+@pytest.mark.exhaustive
 def test_sparse_arrays_are_no_pair_of_arrays():
     matrix = sparse.BCOO.fromdense(X[:, :3])
     for call in (

@@ -97,6 +97,7 @@ def test_masks_are_dropped_where_keras_drops_them(name, suffix, tmp_path):
     np.testing.assert_array_equal(reloaded_outputs, expected)
 
 
+@pytest.mark.exhaustive
 def test_a_sequential_that_drops_masks_can_be_edited(tmp_path, key):
     with keras_rules(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

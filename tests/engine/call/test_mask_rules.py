@@ -108,6 +108,7 @@ def test_the_number_of_masks_is_checked_when_recording():
         TwoOutputs(masks=3)(x)
 
 
+@pytest.mark.exhaustive
 def test_a_masked_lstm_equals_the_lstm_of_the_unmasked_steps():
     ids, x = embedded()
     lstm = layers.LSTM(5, name="lstm")

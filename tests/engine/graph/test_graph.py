@@ -331,6 +331,7 @@ def test_an_output_that_no_input_reaches_is_an_error():
         fk.Model(x, y)
 
 
+@pytest.mark.exhaustive
 def test_a_chain_of_5_000_layers_closes_in_2_seconds():
     x, h = chain(5000)
     start = time.process_time()
@@ -342,6 +343,7 @@ def test_a_chain_of_5_000_layers_closes_in_2_seconds():
     assert hash(model) == hash(model.replace())
 
 
+@pytest.mark.exhaustive
 def test_discarded_calls_leave_memory_flat():
     gc.freeze()  # objects of other tests need no traversal
     x, layer = fk.Input((4,)), layers.Dense(4)

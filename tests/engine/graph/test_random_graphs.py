@@ -116,6 +116,7 @@ def test_equal_builds_are_equal_and_hash_equal(recipe):
     assert first.functional() == second
 
 
+@pytest.mark.exhaustive
 @few
 @given(recipes())
 def test_round_trips_are_exact(recipe):

@@ -155,6 +155,7 @@ def test_roll_keeps_names_weights_and_files(tmp_path):
     assert fk.load_model(tmp_path / "m.keras")[0] == model
 
 
+@pytest.mark.exhaustive
 def test_a_frozen_layer_divides_the_blocks():
     model = fk.freeze(chain(7).build(KEY), "dense_6")
     counts = [

@@ -102,6 +102,7 @@ def pinned(k):
     return k.Model(x, [*each, inner(x), inner(x, training=False)])
 
 
+@pytest.mark.exhaustive
 def test_only_values_other_than_the_keras_default_pin_training():
     model, data = keras_json(pinned)
     assert item(data, "free")["inbound_nodes"][0]["kwargs"] == {"training": False}

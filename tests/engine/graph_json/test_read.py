@@ -216,6 +216,7 @@ def test_the_worst_order_of_layers_is_read_in_linear_time():
     assert large < 30 * small + 1  # a quadratic reader takes a hundred times as long
 
 
+@pytest.mark.exhaustive
 def test_a_cycle_among_thousands_of_calls_is_reported():
     error = check_rejected(_chain(3000, last="d2999"), "form a cycle")
     assert len(str(error)) < 400

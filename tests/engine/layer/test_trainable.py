@@ -42,6 +42,7 @@ def model_of(trainable=True):
     return fk.Model(x, inner(y), name="model", trainable=trainable)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_a_frozen_container_has_no_trained_weight(name):
@@ -65,6 +66,7 @@ def test_all_ways_of_freezing_give_one_value(name):
     assert built.replace(trainable=False) == fk.freeze(built) == frozen.build(KEY, SEQUENCE)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_a_class
 @pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.id)
 def test_no_layer_of_the_table_keeps_a_trainable_layer_inside_when_frozen(case):

@@ -79,6 +79,7 @@ class Crowded(fk.Layer):
         return self.where(x * fk.engine.align(self.kernel, x.ndim)) * self.resolve
 
 
+@pytest.mark.exhaustive
 def test_fields_may_have_the_names_of_the_plumbing(tmp_path):
     x = fk.Input((3,))
     model = fk.Model(x, Crowded(resolve=4.0)(x)).build(KEY)

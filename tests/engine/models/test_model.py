@@ -201,6 +201,7 @@ def _drawn(theirs):
 
 
 # the model of all layer types compiles as long as all other models together
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "name",

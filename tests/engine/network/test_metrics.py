@@ -13,6 +13,7 @@ KEY = jax.random.key(9)
 X = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")
 
 
+@pytest.mark.exhaustive
 def test_metrics_keep_the_order_of_declaration():
     trainer = fk.Trainer("sgd", "mse", metrics=["mae", "mape", fk.metrics.MeanSquaredError("last")])
     run = trainer.init(fk.Sequential([fk.Input((4,)), layers.Dense(1)]), KEY)

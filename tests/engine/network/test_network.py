@@ -96,6 +96,7 @@ def test_renaming_keeps_options_and_pinned_calls(key):
     np.testing.assert_allclose(renamed.apply(ones(1, 4), training=True).value, 2 * ones(1, 4))
 
 
+@pytest.mark.exhaustive
 def test_deep_networks_build_hash_and_pickle_without_recursion():
     import pickle
 

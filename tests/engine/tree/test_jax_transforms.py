@@ -224,6 +224,7 @@ def test_build_init_and_calls_take_the_same_keys(name):
             MODEL.apply(X, training=True, key=make())
 
 
+@pytest.mark.exhaustive
 def test_keys_of_other_generators_build_and_train():
     key = jax.random.key(0, impl="rbg")
     trainer = fk.Trainer("adam", "mse")

@@ -43,6 +43,7 @@ def test_a_column_without_numbers_is_named(table, parts):
     assert "Pad rows" not in str(caught.value)
 
 
+@pytest.mark.exhaustive
 def test_columns_of_numbers_are_taken():
     for column in ([1.0, 2.0], pandas.array([1, 2], dtype="Int64"), [True, False]):
         run, _ = TRAINER.fit(RUN, pandas.DataFrame({"a": column}), Y, verbose=0)
@@ -82,6 +83,7 @@ def test_missing_values_of_columns_are_counted(column, words, others):
         RUN.model.layers["dense"](table)
 
 
+@pytest.mark.exhaustive
 def test_missing_values_of_a_series_and_of_targets():
     column = pandas.Series([1, None], dtype="Int64", name="rooms")
     with pytest.raises(ValueError, match="y: .*column 'rooms' of dtype Int64 with 1 missing"):

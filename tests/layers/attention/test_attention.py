@@ -64,6 +64,7 @@ def test_dot_product_attention_against_loops(groups, shape):
     np.testing.assert_allclose(causal, _reference(query, key, value, lower), atol=2e-6)
 
 
+@pytest.mark.exhaustive
 def test_attend_and_attend_with_weights_agree():
     query, key, value = (jnp.asarray(_draw(2, n, 3, 4, 6)) for n in (5, 2, 2))
     mask = jnp.asarray(RNG.random((2, 1, 5, 3, 2, 3)) < 0.7)
@@ -319,6 +320,7 @@ def test_masks_combine_as_in_keras(layer, scores):
             np.testing.assert_allclose(actual, expected_array, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "layer",
@@ -457,6 +459,7 @@ def test_values_of_another_size_than_keys():
     np.testing.assert_allclose(layer(x, x), expected, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_weights_have_the_names_and_the_order_of_keras():
     x = _draw(2, 4, 6)
     for layer in (

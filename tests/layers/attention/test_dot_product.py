@@ -287,6 +287,7 @@ def test_no_cache_without_positions():
     assert fk.Model([q, k, v], layers.DotProductAttention()(q, k, v)).init_cache(2, 5) == {}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("kernel", ["xla", "cudnn"])
 def test_kernels(kernel):

@@ -19,6 +19,7 @@ def test_buckets_are_exact_at_powers():
     assert buckets[-1] == 15
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_bias_depends_on_positions_alone(bidirectional):

@@ -108,6 +108,7 @@ def test_padding_does_not_change_other_steps():
         np.testing.assert_allclose(y[:, :3], layer(X[:, :3]), atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_an_explicit_mask_replaces_the_mask_of_the_input():
     layer = layers.TransformerEncoder(7, 2).build(KEY, X)
     mask = np.array([[1, 1, 1, 0, 0]] * 2, bool)

@@ -156,6 +156,7 @@ def test_keras_json_round_trip(layer):
     assert again.replace(name=None) == layer
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @each_random
 def test_the_key_determines_draws_and_inference_needs_no_key(layer):

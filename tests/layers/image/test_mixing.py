@@ -105,6 +105,7 @@ def test_mixing_draws_permutations_and_weights():
     assert set(np.unique(uncut["mix_weight"])) <= {0.0, 1.0}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("layer", [layers.MixUp(1.0), layers.CutMix()], ids=repr)
 def test_labels_are_mixed_with_their_images(layer, monkeypatch):
     drawn = fresh_draw(layer)

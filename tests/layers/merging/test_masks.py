@@ -36,6 +36,7 @@ GIVEN = [(0, 1), (0, None), (None, 1), (0, 1, 2), (0, None, 2)]
 MERGES = [(kind, g) for kind in KINDS for g in GIVEN if len(g) == 2 or kind != "Subtract"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(17)
 @pytest.mark.parametrize(("kind", "given"), MERGES, ids=str)
 def test_masks_any_computes_as_keras(kind, given):

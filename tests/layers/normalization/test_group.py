@@ -190,6 +190,7 @@ def test_weights_of_an_adapted_keras_layer_can_be_set():
     assert bool(jnp.isfinite(grads(jnp.zeros(3))).all())
 
 
+@pytest.mark.exhaustive
 def test_low_precision_keeps_differences_far_from_zero():
     x = _data(50, 2) + np.float32(5000)
     layer = layers.Normalization(dtype="mixed_bfloat16").adapt(x)

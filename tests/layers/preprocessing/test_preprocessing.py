@@ -175,6 +175,7 @@ def test_hashing_rejects_bad_arguments():
         layers.Hashing(3)([["a"], ["b", "c"]])
 
 
+@pytest.mark.exhaustive
 def test_crossing_gives_the_bins_of_keras():
     words, numbers = np.array(["A", "B", "A", "B", "A"]), np.array([101, 101, 101, 102, 102])
     cross = layers.HashedCrossing(5)
@@ -287,6 +288,7 @@ def test_adapt_computes_the_boundaries_of_keras(bins, epsilon):
     assert layer.bin_boundaries is None
 
 
+@pytest.mark.exhaustive
 def test_json_round_trip_of_an_adapted_layer():
     layer = layers.Discretization(num_bins=4).adapt(DATA)
     assert layer(DATA).tolist() == [[0, 2, 3, 2], [1, 3, 3, 1]]  # Keras

@@ -122,6 +122,7 @@ def test_products_of_accelerators_equal_those_of_cpus(pairs, block, axis):
     np.testing.assert_allclose(form.default(x[None], *operands)[0], expected, atol=2e-5)
 
 
+@pytest.mark.exhaustive
 def test_groups_in_another_order_are_no_number():
     layer, x, _ = quantized("many outputs", "int4/6")
     changed = layer.replace(g_idx=layer.g_idx.at[0].set(3))

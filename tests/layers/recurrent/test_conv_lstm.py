@@ -173,6 +173,7 @@ def test_dropout_of_everything_equals_zero_inputs():
     _close(layer(X, training=True, key=KEY), layer(jnp.zeros_like(X)))
 
 
+@pytest.mark.exhaustive
 def test_a_stateful_layer_resumes_from_its_state():
     layer = _layer(stateful=True)
     state = layer.init_state(SHAPE)

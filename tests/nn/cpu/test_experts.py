@@ -75,6 +75,7 @@ def test_vmap_of_both_computations(axes):
     np.testing.assert_allclose(mapped[1], expected, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_half_precision_sums_gradients_in_float32():
     x = jnp.ones((2048, 1), "bfloat16")
     sizes = jnp.array([2048], "int32")

@@ -107,6 +107,7 @@ def test_values_and_dtypes_match_jax():
     assert np.isnan(gradient).all()
 
 
+@pytest.mark.exhaustive
 def test_a_mean_of_bfloat16_maxima_trains(key):
     layer = layers.GlobalMaxPooling2D(dtype="bfloat16")
     x = jax.random.normal(key, (2, 5, 5, 3), "bfloat16")
@@ -116,6 +117,7 @@ def test_a_mean_of_bfloat16_maxima_trains(key):
     assert fk.ops.max(x).dtype == jnp.bfloat16
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_form_for_accelerators_shares_the_gradient_without_conditionals(dtype):

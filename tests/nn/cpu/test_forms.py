@@ -194,6 +194,7 @@ def test_transforms_of_more_windows(case):
     test_transforms_equal_those_of_xlas_operations(case)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-13), ("bfloat16", 0.02)])
 @pytest.mark.parametrize("name", ["depthwise, multiplier", "pool, overlapping", "enlarge"])
@@ -211,6 +212,7 @@ def test_dtypes(name, dtype, tolerance):
 
 
 # JAX computes the weights of `jax.image.resize` once for value and gradient: see the next test
+@pytest.mark.exhaustive
 @pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("enlarge")])
 def test_programs_of_other_platforms_are_those_of_xlas_operations(name):
@@ -350,6 +352,7 @@ def test_without_any_window_xlas_operation_decides(case):
     assert result.size == 0
 
 
+@pytest.mark.exhaustive
 def test_an_empty_batch():
     for form, (shape, *others) in (CASES["depthwise"], CASES["pool"]):
         arrays = operands([(0, *shape[1:]), *others], "float32")

@@ -73,6 +73,7 @@ def _slopes(x):
     return [jax.jacobian(function)(x) for function in functions]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("level", [0.0, 0.3, 1.0])
 def test_gradients_at_grey_pixels_are_finite(level):

@@ -40,6 +40,7 @@ def test_a_text_longer_than_the_positions_is_nan():
     assert np.isfinite(logits[1, :29]).all()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("prefix", ["", "transformer."])
 def test_files_of_older_versions(prefix, tmp_path):
     def load(change):

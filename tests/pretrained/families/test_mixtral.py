@@ -42,6 +42,7 @@ def test_generation_reads_each_token_once():
     np.testing.assert_array_equal(generated.tokens, arrays["greedy"])
 
 
+@pytest.mark.exhaustive
 def test_experts_and_shared_experts_are_layers_by_name():
     model = fk.pretrained.load(checks.DATA / "qwen2_moe").model
     block, dense = model.layers["block_0"], model.layers["block_1"]

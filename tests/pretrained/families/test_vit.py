@@ -78,6 +78,7 @@ def test_pixels_equal_those_of_transformers(name):
     assert loaded.model(pixels)["hidden"].shape == (1, 17, 24)
 
 
+@pytest.mark.exhaustive
 def test_a_folder_without_preprocessor_has_no_processor():
     assert fk.pretrained.load(DATA / "vit_classifier").processor is None
 

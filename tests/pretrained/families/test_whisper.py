@@ -137,11 +137,13 @@ def test_wrong_prompts_are_rejected(beside, arguments, message):
         WhisperConfig().end_ids  # noqa: B018  (the ids are read when needed)
 
 
+@pytest.mark.exhaustive
 def test_features_of_another_length_are_rejected(loaded):
     with pytest.raises(fk.FKerasError, match="features"):
         loaded.model([np.zeros((1, 99, 12), "float32"), np.ones((1, 2), "int32")])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("keys", "message"),

@@ -426,6 +426,7 @@ def test_files_above_the_limit(tmp_path):
         Tokenizer.read(tmp_path, limits=fk.Limits(config_bytes=10))
 
 
+@pytest.mark.exhaustive
 def test_a_pattern_that_backtracks_is_an_error():
     split = {
         **{"type": "Split", "pattern": {"Regex": "(a+)+$"}},

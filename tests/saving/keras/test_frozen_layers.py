@@ -55,6 +55,7 @@ def test_frozen_wrappers_of_a_file_of_keras(name, frozen, suffix, tmp_path):
     assert trained_shapes(again) == trained_shapes(theirs)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["TimeDistributed", "Bidirectional", "RNN"])
 def test_wrappers_frozen_in_fkeras_are_frozen_in_keras(name, tmp_path):

@@ -203,6 +203,7 @@ def test_a_sequential_without_input_opens_built_and_unbuilt(tmp_path):
         np.testing.assert_array_equal(expected, weight)
 
 
+@pytest.mark.exhaustive
 def test_the_carry_of_a_stateful_layer_is_reset(tmp_path):
     x = fk.Input((3, 2), batch_size=2)
     model = fk.Model(x, layers.LSTM(2, stateful=True, name="lstm")(x)).build(KEY)
@@ -376,6 +377,7 @@ def test_a_malformed_model_file_is_rejected_with_member_and_layer(saved, change,
     assert caught.value.file == str(saved)
 
 
+@pytest.mark.exhaustive
 def test_a_folder_that_keras_wrote_is_a_model(tmp_path):
     with keras_rules():
         theirs = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])

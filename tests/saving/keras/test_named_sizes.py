@@ -88,6 +88,7 @@ def with_batch(model, sizes):
     return jax.tree.unflatten(jax.tree.structure(model.inputs), arrays)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("form", FORMS)
 def test_files_and_configurations_keep_the_names(form, tmp_path):

@@ -299,6 +299,7 @@ def test_each_weight_of_a_nested_model_has_its_own_slots(tmp_path):
             np.testing.assert_array_equal(2.0 * np.asarray(variable.value), slot.value)
 
 
+@pytest.mark.exhaustive
 def test_keras_wraps_the_optimizer_of_a_half_precision_model(tmp_path):
     path = tmp_path / "half.keras"
     with keras_rules():

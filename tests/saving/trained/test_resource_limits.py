@@ -409,6 +409,7 @@ def test_hundreds_of_metrics_of_one_name_load_quickly(tmp_path):
     assert time.process_time() - start < 15
 
 
+@pytest.mark.exhaustive
 def test_suggestions_skip_thousands_of_long_names():
     rng = np.random.default_rng(0)
     names = ["".join(rng.choice(["a", "b"], 150)) for _ in range(5000)]

@@ -148,6 +148,7 @@ def test_any_layout_and_one_process_restore_the_parts(tmp_path, count):
             assert restored.info == {"step": 3, "process": 0} and restored.messages == ()
 
 
+@pytest.mark.exhaustive
 def test_parts_restore_into_specs_and_onto_one_device(tmp_path):
     save(tmp_path, 3)
     tree = tree_of(3)

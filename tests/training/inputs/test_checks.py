@@ -186,6 +186,7 @@ def test_class_weights_of_labels_one_hot_rows_and_binary_outputs():
         checks.class_weights({2: 1.0}, binary, MSE_RUN.model)
 
 
+@pytest.mark.exhaustive
 def test_dictionaries_of_inputs_and_weights_of_each_output_train():
     weights = {"score": np.ones(40, "float32"), "kind": np.linspace(0, 1, 40)}
     run, history = pair(sample_weight=weights, batch_size=16)

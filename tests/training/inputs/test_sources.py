@@ -73,6 +73,7 @@ def test_batches_train_as_arrays_do(source, steps):
     assert history.params["steps"] == 6
 
 
+@pytest.mark.exhaustive
 def test_an_iterator_continues_after_the_previous_epoch():
     one, _ = TRAINER.fit(RUN, iter(batches()), epochs=2, steps_per_epoch=3, verbose=0)
     expected, _ = TRAINER.fit(RUN, batches(), epochs=1, verbose=0)

@@ -35,6 +35,7 @@ def with_rate(run, rate):
     return run.replace(opt_state=run.opt_state._replace(learning_rate=rate))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_run_computes_the_same_as_fit(shuffle):

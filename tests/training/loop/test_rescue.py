@@ -440,6 +440,7 @@ def grouped_whole(**options):
     return grouped(by_step(()), **options)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", SOURCES)
 def test_batches_before_an_exception_of_their_source_are_trained(name, tmp_path):

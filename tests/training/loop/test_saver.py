@@ -117,6 +117,7 @@ def test_a_training_that_stopped_at_the_last_batch_of_an_epoch_resumes(tmp_path)
     assert history == logs
 
 
+@pytest.mark.exhaustive
 def test_callback_memory_and_an_early_stop_are_restored(tmp_path):
     stop = fk.callbacks.EarlyStopping("val_loss", patience=1, min_delta=10.0)
     first, history = fit(tmp_path, epochs=9, callbacks=[stop])
@@ -213,6 +214,7 @@ def saves_in(folder):
     return sorted((folder / "latest").iterdir(), key=lambda path: float(path.name))
 
 
+@pytest.mark.exhaustive
 def test_a_deleted_newest_save_is_reported(tmp_path):
     fit(tmp_path, epochs=2)
     shutil.rmtree(saves_in(tmp_path)[-1])

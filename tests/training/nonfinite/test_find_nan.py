@@ -72,6 +72,7 @@ class TestBatchAndWeights:
 
 
 class TestForward:
+    @pytest.mark.exhaustive
     def test_nested_networks(self, x):
         block = [layers.Dense(3), _log("bad"), layers.Dense(2)]
         inner = fk.Sequential([fk.Input((3,)), *block], name="block")
@@ -89,6 +90,7 @@ class TestForward:
         finding = find_nan(run, (np.ones_like(X), Y), trainer)
         _check(finding, "forward", "shared", "'shared' (Lambda), call 1", "from 0 to 0")
 
+    @pytest.mark.exhaustive
     @pytest.mark.parametrize(
         ("function", "words"),
         [
@@ -120,6 +122,7 @@ class TestForward:
         rows[1, 3, 2] = 0
         _check(find_nan(one, rows), "forward", "rnn/cell", "call 3", "[1, 2]", "log")
 
+    @pytest.mark.exhaustive
     def test_composite_layers(self):
         s = fk.Input((5, 3))
         lstm = layers.LSTM(3, activation=lambda v: v / 0.0)
@@ -202,6 +205,7 @@ class TestBackward:
         h = layers.Dense(3, kernel_initializer="zeros", name="first", **options)(x)
         return _run(layers.Dense(1)(layers.Lambda(function, name="root")(h)), x)
 
+    @pytest.mark.exhaustive
     @pytest.mark.one_in(3)
     @pytest.mark.parametrize(
         "function",
@@ -227,6 +231,7 @@ class TestBackward:
         run, trainer = _run(layers.Dense(1)(inner(x)), x)
         _check(find_nan(run, (X, Y), trainer), "backward", "inner/root")
 
+    @pytest.mark.exhaustive
     def test_a_weight(self, x):
         class Root(fk.Layer):
             factor: jax.Array | None = fk.weight(initializer=jax.nn.initializers.zeros)
@@ -299,6 +304,7 @@ class TestFine:
         run, trainer = _run(dense[1](dense[0](x)), x)
         assert find_nan(run, (X, Y, Y[:, 0]), trainer) is None
 
+    @pytest.mark.exhaustive
     def test_find_nan_does_not_change_the_run(self, x):
         run, trainer = _run(layers.Dense(1)(layers.Dropout(0.5)(x)), x)
         before = jax.tree.map(np.array, run)

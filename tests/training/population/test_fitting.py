@@ -128,6 +128,7 @@ def test_a_field_that_shapes_the_program_is_named():
         population.fit(start, X, Y, verbose=0)
 
 
+@pytest.mark.exhaustive
 def test_an_exception_carries_the_runs():
     def batches():
         yield X[:8], Y[:8]
@@ -161,6 +162,7 @@ def test_ctrl_c_keeps_the_runs():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.exhaustive
 def test_sigterm_is_left_to_the_program():
     """As in `fit` without checkpoint: the default ends the process, a handler's exception has the run."""
     rows = [(X[i : i + 8], Y[i : i + 8]) for i in range(0, 24, 8)]

@@ -147,6 +147,7 @@ def test_shared_order_gives_all_members_the_batches_of_the_first():
     assert (members["member"][0] != members["member"][1]).any()
 
 
+@pytest.mark.exhaustive
 def test_without_seeds_members_start_alike():
     population = fk.populate(ADAM, {"learning_rate": [0.1, 0.2]})
     runs = population.init(dense(), KEY)

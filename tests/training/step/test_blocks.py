@@ -69,6 +69,7 @@ def test_fit_equals_the_unrolled_training(remat):
         np.testing.assert_allclose(values, scanned_history.history[name], rtol=1e-5)
 
 
+@pytest.mark.exhaustive
 def test_blocks_over_an_unknown_axis_that_fits_any_axis():
     def mixed(*shape):
         x = y = fk.Input(shape)

@@ -238,6 +238,7 @@ def test_mesh_and_remat_keep_the_numbers():
         )
 
 
+@pytest.mark.exhaustive
 def test_metrics_of_training_and_evaluation_may_differ():
     def objective(model, state, batch, key, training):
         out = regress(model, state, batch, key, training)
@@ -461,6 +462,7 @@ KEPT = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(("model", "objective", "call"), LOST.values(), ids=LOST)
 def test_updates_that_an_objective_drops_are_reported(model, objective, call):

@@ -117,6 +117,7 @@ def test_wrong_arguments_of_tensorboard(tmp_path, monkeypatch):
         TensorBoard(tmp_path / "file").on_train_begin(RUN)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("probes", "names"),
@@ -180,6 +181,7 @@ def test_wrong_probes_fail_before_the_first_step(tmp_path):
         assert run is not None and int(run.step) == 0
 
 
+@pytest.mark.exhaustive
 def test_steps_per_second(tmp_path):
     pytest.importorskip("tensorboardX")
     board = TensorBoard(tmp_path, write_steps_per_second=True, update_freq=2)
