@@ -39,7 +39,6 @@ def test_greedy_tokens_are_those_of_the_model(draft_seed, window):
     assert again is None or again.lengths.tolist() == [1, 1]
 
 
-@pytest.mark.exhaustive
 def test_end_token_of_a_draft_ends_the_row():
     model = language_models.bigram(scale=20.0)
     plain = fk.generate(model, None, [[1], [2]], max_new_tokens=6)

@@ -168,7 +168,6 @@ def test_conditionals_are_only_in_programs_for_tpus_with_a_shift():
     assert [count(p) for p in ("tpu", "cuda", "cpu")] == [0, 0, 0]
 
 
-@pytest.mark.exhaustive
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_normalizations_far_from_zero(dtype):

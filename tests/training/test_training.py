@@ -39,7 +39,6 @@ TRAINER = fk.Trainer("adam", "sparse_categorical_crossentropy", metrics=["accura
 RUN = TRAINER.init(classifier(), KEY)
 
 
-@pytest.mark.exhaustive
 def test_fit_learns_and_does_not_change_its_run():
     before = jax.tree.map(np.array, RUN.replace(key=jax.random.key_data(RUN.key)))
     trainer = fk.Trainer(fk.optimizers.Adam(0.03), TRAINER.loss, metrics=["accuracy"])
