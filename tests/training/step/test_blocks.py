@@ -138,7 +138,9 @@ def test_callbacks_see_single_blocks_and_may_change_them():
 
     names = []
     _, scan = trainers(optimizer="adam")
-    run, _ = fit(scan, start(scan, dense()), epochs=1, callbacks=[Watch()])
+    run = start(scan, dense())
+    assert stacking_of(scan, run) is not None
+    run, _ = fit(scan, run, epochs=1, callbacks=[Watch()])
     assert names == [list(run.model.layers)] * 3 and "dense" in names[0]
     assert not run.model.layers["dense"].trainable
     assert "dense/kernel" not in run.opt_state.slots["momentum"]
