@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from fkeras.nn.cpu.forms import Form, Spec, compute, transposed
+from fkeras.nn.cpu.forms import Form, Spec, compute
 
 # columns of a register of TPUs
 _TILE = 128
@@ -42,14 +42,11 @@ class ScaledProduct(Form):
         return self._product(weights, values) * rows_of(self.equation, factors)
 
     def tpu_gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
-        keys: Any = spec.shape[-1]
-        if number != 0 or not isinstance(keys, int) or keys % _TILE:
-            return super().tpu_gradient(number, spec, *operands)
-        y, factors, values = operands
-        gradient = transposed(self._product, 0, spec, (y, values))
+        gradient, keys = super().tpu_gradient(number, spec, *operands), spec.shape[-1]
         # Fused with the gradient of the softmax, the product takes four times its cycles. With a part of
         # a tile, the barrier is a copy into another layout.
-        return jax.lax.optimization_barrier(gradient) * factors
+        tiles = isinstance(keys, int) and keys % _TILE == 0
+        return jax.lax.optimization_barrier(gradient) if number == 0 and tiles else gradient
 
     def _product(self, weights: jax.Array, values: jax.Array) -> jax.Array:
         return jnp.einsum(self.equation, weights, values, precision=self.precision)

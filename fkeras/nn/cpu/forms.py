@@ -69,11 +69,11 @@ class Form(abc.ABC):
 
     def gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
         """Computes the gradient for one operand on CPUs."""
-        return transposed(self.fast, number, spec, operands)
+        return _transposed(self.fast, number, spec, operands)
 
     def tpu_gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
         """Computes the gradient for one operand on TPUs."""
-        return transposed(self.default, number, spec, operands)
+        return _transposed(self.default, number, spec, operands)
 
     @property
     def has_tpu(self) -> bool:
@@ -123,7 +123,7 @@ class Adjoint(Form):
         return self.form.together
 
     def default(self, *operands: jax.Array) -> jax.Array:
-        return transposed(self.form.default, self.number, self.spec, operands)
+        return _transposed(self.form.default, self.number, self.spec, operands)
 
     @property
     def has_tpu(self) -> bool:
@@ -244,16 +244,9 @@ class Batched(Form):
         return merged
 
 
-def transposed(
+def _transposed(
     function: Callable[..., jax.Array], number: int, spec: Spec, operands: Sequence[jax.Array]
 ) -> jax.Array:
-    """Computes the gradient of a linear function; the arguments are those of `Form.gradient`.
-
-    Example:
-        >>> transposed(lambda x, y: x * y, 0, Spec((), "float32"), (jax.numpy.ones(()), 3.0))
-        Array(3., dtype=float32)
-    """
-
     def linear(operand: Any) -> jax.Array:
         return function(*operands[:number], operand, *operands[number + 1 :])
 
