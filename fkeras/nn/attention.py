@@ -14,6 +14,7 @@ from fkeras.nn.attention_blocks import Take, whole
 from fkeras.nn.numerics.dtypes import wide_dtype
 from fkeras.nn.numerics.slopes import divide
 from fkeras.nn.softmax import exponentials
+from fkeras.nn.weighted_means import rows_of, weighted_mean
 
 #: a mask as a function of `take`, which selects queries: (b or 1, heads or 1, n or 1, s or 1), or None
 MaskOf = Callable[[Take], jax.Array | None]
@@ -52,13 +53,15 @@ def attend(
     """
     parts = _exponentials(query, key, mask, bias, scale, axes, soft_cap, value.dtype)
     scores, keys, queries = equations(key.ndim, axes, parts.grouped)
-    y = wide_product(f"{scores},{keys}->{queries}", parts.weights, value)
-    # divide after the sum over keys: the result is the smallest array
-    total = jnp.squeeze(parts.total, tuple(range(-len(axes), 0)))
-    order = tuple(scores.index(letter) for letter in queries[:-1])
-    # A product: XLA's TPU compiler would compute the quotients of the gradient again for each tile of the
-    # next product. Sums are at least 1, the exponential of the largest entry, so no square underflows.
-    y = (y * (1 / jnp.transpose(total, order)[..., None])).astype(value.dtype)
+    equation = f"{scores},{keys}->{queries}"
+    if value.dtype == wide_dtype(value.dtype):
+        y = weighted_mean(equation, parts.weights, parts.total, value)
+    else:
+        # divide after the sum over keys: the result is the smallest array.
+        # A product: XLA's TPU compiler would compute the quotients of the gradient again for each tile of
+        # the next product. Sums are at least 1, the exponential of the largest entry, so no square underflows.
+        y = wide_product(equation, parts.weights, value) * rows_of(equation, 1 / parts.total)
+    y = y.astype(value.dtype)
     return jnp.reshape(y, (*query.shape[:-1], value.shape[-1])) if parts.grouped else y
 
 

@@ -28,7 +28,8 @@ Axes = tuple[int | None, ...]
 class Form(abc.ABC):
     """A function of arrays with a default computation and a fast computation for CPUs.
 
-    A form may have a computation for TPUs, too; under `jax.vmap` TPUs use the default computation.
+    A form may have a computation for TPUs, too, or one of its gradients; under `jax.vmap` TPUs use the
+    default computation.
 
     Subclasses are frozen dataclasses: a form is a static parameter of the primitive.
 
@@ -69,6 +70,15 @@ class Form(abc.ABC):
     def gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
         """Computes the gradient for one operand on CPUs."""
         return _transposed(self.fast, number, spec, operands)
+
+    def tpu_gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
+        """Computes the gradient for one operand on TPUs."""
+        return _transposed(self.default, number, spec, operands)
+
+    @property
+    def has_tpu(self) -> bool:
+        """Whether TPUs have a computation of their own."""
+        return type(self).tpu is not Form.tpu
 
     def tangent_form(self, number: int) -> Form | None:
         """Returns the form that computes the tangent for an operand in which it is not linear.
@@ -114,6 +124,13 @@ class Adjoint(Form):
 
     def default(self, *operands: jax.Array) -> jax.Array:
         return _transposed(self.form.default, self.number, self.spec, operands)
+
+    @property
+    def has_tpu(self) -> bool:
+        return type(self.form).tpu_gradient is not Form.tpu_gradient
+
+    def tpu(self, *operands: jax.Array) -> jax.Array:
+        return self.form.tpu_gradient(self.number, self.spec, *operands)
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         spec = self.spec
@@ -299,9 +316,9 @@ def _lower_fast(*operands: Any, form: Form, jaxpr: Any) -> Any:
 
 
 def _lower_tpu(*operands: Any, form: Form, jaxpr: Any) -> Any:
-    if type(form).tpu is Form.tpu:
-        return _lower_default(*operands, form=form, jaxpr=jaxpr)
-    return form.tpu(*operands)
+    if form.has_tpu:
+        return form.tpu(*operands)
+    return _lower_default(*operands, form=form, jaxpr=jaxpr)
 
 
 mlir.register_lowering(FORM, mlir.lower_fun(_lower_default, multiple_results=False))
@@ -321,7 +338,7 @@ def _differentiate(primals: Any, tangents: Any, *, form: Form, jaxpr: Any) -> An
             terms.append(bind(tangent_form, *primals, tangent))
     if not terms:
         return out, ad.Zero(jax.typeof(out).to_tangent_aval())
-    return out, terms[0] if len(terms) == 1 else ad.add_jaxvals(*terms)
+    return out, functools.reduce(ad.add_jaxvals, terms)
 
 
 def _transpose(cotangent: Any, *operands: Any, form: Form, jaxpr: Any) -> list[Any]:

@@ -1,0 +1,165 @@
+"""Weighted means equal the einsum of normalized weights, with one program for each platform."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+
+from fkeras.nn.weighted_means import ScaledProduct, weighted_mean
+
+#: the einsum, and the shapes of weights and values
+CASES = {
+    "heads": ("acbB,aBcd->abcd", (2, 3, 4, 5), (2, 5, 3, 2)),
+    "grouped": ("aczbB,aBcd->abczd", (2, 3, 2, 4, 5), (2, 5, 3, 2)),
+    "two axes": ("adbcBC,aBCde->abcde", (2, 3, 2, 2, 2, 3), (2, 2, 3, 3, 2)),
+    "no keys": ("acbB,aBcd->abcd", (2, 3, 4, 0), (2, 0, 3, 2)),
+}
+
+
+def _arrays(equation, weights, values):
+    rng = np.random.default_rng(0)
+    sums = tuple(n for n, a in enumerate(equation.split(",")[0]) if a not in equation.split(">")[1])
+    total = tuple(1 if n in sums else size for n, size in enumerate(weights))
+    weights, total, values = (
+        jnp.asarray(rng.uniform(0.5, 2, shape).astype("float32"))
+        for shape in (weights, total, values)
+    )
+    return weights, 8 * total, values
+
+
+def _plain(equation, weights, total, values):
+    return jnp.einsum(equation, weights / total, values)
+
+
+def _score(function, equation):
+    return lambda *arrays: jnp.sum(jnp.sin(function(equation, *arrays)))
+
+
+def _assert_close(ours, theirs):
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(b).max(initial=1))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equals_the_einsum_of_normalized_weights(name):
+    equation, *shapes = CASES[name]
+    arrays = _arrays(equation, *shapes)
+
+    def results(function):
+        score = _score(function, equation)
+        slopes = jax.grad(score, (0, 1, 2))
+        return (
+            function(equation, *arrays),
+            slopes(*arrays),
+            jax.jvp(score, arrays, arrays),
+            jax.jvp(slopes, arrays, arrays),
+            jax.grad(lambda *a: sum(jnp.sum(x**2) for x in slopes(*a)), (0, 1, 2))(*arrays),
+        )
+
+    _assert_close(*(jax.jit(results, static_argnums=0)(f) for f in (weighted_mean, _plain)))
+
+
+def test_computations_of_all_platforms_are_equal():
+    # the number of keys with a barrier on TPUs
+    equation = "acbB,aBcd->abcd"
+    weights, total, values = _arrays(equation, (2, 3, 4, 128), (2, 128, 3, 2))
+    operands, form = (weights, 1 / total, values), ScaledProduct(equation)
+    y = form.default(*operands)
+    np.testing.assert_allclose(form.fast(*operands), y, rtol=1e-5)
+    for number, x in enumerate(operands):
+        filled = [y if n == number else operand for n, operand in enumerate(operands)]
+        spec = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        ours = jax.jit(form.tpu_gradient, static_argnums=(0, 1))(number, spec, *filled)
+        np.testing.assert_allclose(ours, form.gradient(number, spec, *filled), rtol=1e-5)
+
+
+@pytest.mark.parametrize("axes", [(0, 0, 0), (0, 0, None), (None, None, 1)])
+def test_under_vmap(axes):
+    equation, *shapes = CASES["heads"]
+    arrays = [
+        x if axis is None else jnp.stack([x, 2 * x, x + 1], axis)
+        for x, axis in zip(_arrays(equation, *shapes), axes, strict=True)
+    ]
+
+    def results(function):
+        slopes = jax.grad(_score(function, equation), (0, 1, 2))
+        return jax.jit(jax.vmap(slopes, axes))(*arrays)
+
+    _assert_close(results(weighted_mean), results(_plain))
+
+
+def _program(platform, numbers, precision=None, keys=5):
+    equation, shapes = "acbB,aBcd->abcd", [(2, 3, 4, keys), (2, keys, 3, 2)]
+
+    def results(*arrays):
+        with jax.default_matmul_precision(precision):
+            return jax.value_and_grad(_score(weighted_mean, equation), numbers)(*arrays)
+
+    traced = jax.jit(results).trace(*_arrays(equation, *shapes))
+    return traced.lower(lowering_platforms=(platform,)).as_text()
+
+
+def test_programs_of_platforms():
+    # three products: the value, the gradient of the weights, and that of the values
+    scaled = re.compile(r"multiply .* : tensor<2x3x4x5xf32>")
+    numbers = {"cpu": 0, "cuda": 3, "tpu": 3}
+    for platform, number in numbers.items():
+        text = _program(platform, (0, 1, 2))
+        assert text.count("dot_general") == 3
+        assert len(scaled.findall(text)) == number
+        assert "optimization_barrier" not in text
+        text = _program(platform, (0, 1, 2), keys=128)
+        assert text.count("dot_general") == 3
+        assert text.count("optimization_barrier") == (platform == "tpu")
+        # constant operands have no product
+        assert _program(platform, (2,)).count("dot_general") == 2
+        assert _program(platform, (0, 1)).count("dot_general") == 2
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda", "tpu"])
+def test_precision_is_that_of_the_call(platform):
+    # the lowering is outside of the context that sets the precision
+    text = _program(platform, (0, 1, 2), "highest", keys=128)
+    assert text.count("[HIGHEST, HIGHEST]") == 3
+
+
+def test_exports_with_an_unknown_number_of_keys():
+    equation, *shapes = CASES["heads"]
+    arrays = _arrays(equation, *shapes)
+    (keys,) = export.symbolic_shape("n")
+    sizes = [tuple(keys if n == 5 else n for n in x.shape) for x in arrays]
+    specs = [jax.ShapeDtypeStruct(size, "float32") for size in sizes]
+    ours, theirs = (
+        jax.jit(jax.grad(_score(function, equation), (0, 1, 2)))
+        for function in (weighted_mean, _plain)
+    )
+    exported = export.export(ours, platforms=("cpu", "cuda", "tpu"))(*specs)
+    _assert_close(exported.call(*arrays), theirs(*arrays))
+
+
+def test_in_loops_checkpoints_and_exported_programs():
+    equation, *shapes = CASES["heads"]
+    arrays = _arrays(equation, *shapes)
+
+    def slopes(function):
+        def step(weights, _):
+            y = jax.checkpoint(lambda w: function(equation, w, *arrays[1:]))(weights)
+            return weights * (1 + jnp.mean(y)), jnp.sum(y)
+
+        return jax.grad(lambda w: jnp.sum(jax.lax.scan(step, w, length=2)[1]))
+
+    expected = slopes(_plain)(arrays[0])
+    specs = jax.ShapeDtypeStruct(arrays[0].shape, "float32")
+    exported = export.export(jax.jit(slopes(weighted_mean)), platforms=("cpu", "cuda", "tpu"))
+    np.testing.assert_allclose(exported(specs).call(arrays[0]), expected, rtol=1e-5)
+
+
+def test_arrays_kept_for_the_gradient():
+    equation, *shapes = CASES["heads"]
+    weights, total, values = _arrays(equation, *shapes)
+    y, pull = jax.vjp(lambda *a: weighted_mean(equation, *a), weights, total, values)
+    kept = sorted(leaf.shape for leaf in jax.tree.leaves(pull) if np.size(leaf) > 1)
+    assert kept == sorted([weights.shape, total.shape, values.shape, y.shape])
