@@ -81,7 +81,6 @@ def test_shared_and_unbuilt_layers():
     assert layer.build(jax.random.key(0), (None, 3)).kernel.dtype == "float16"
 
 
-@pytest.mark.exhaustive
 def test_declared_dtypes_stay():
     x = fk.Input((4,))
     model = fk.Model(x, layers.Dense(3, name="a")(x)).build(jax.random.key(0))
