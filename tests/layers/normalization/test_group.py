@@ -103,7 +103,8 @@ def test_the_offset_of_the_scale_is_added_in_float32():
     # the sum of 1 and 1/512 in bfloat16 is 1
     layer, _ = layer.set_weights([np.full(4, 1 / 512)])
     ones = np.full((2, 4), 2.0, "float32")
-    exact = layers.RMSNormalization(scale_offset=1.0).build(KEY, x).replace(scale=layer.scale)
+    exact = layers.RMSNormalization(scale_offset=1.0).build(KEY, x)
+    exact = exact.replace(scale=layer.scale.astype("float32"))
     np.testing.assert_allclose(exact(ones), 1 + 1 / 512, rtol=1e-6)
     assert "scale_offset" not in layers.RMSNormalization().get_config()
     again = layers.deserialize(layers.serialize(layer))
