@@ -23,6 +23,7 @@ def moments(
     mask: jax.Array | None = None,
     shift: jax.Array | None = None,
     epsilon: float = 0.0,
+    narrow: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Computes the mean and the biased variance over all axes except `axis`.
 
@@ -31,6 +32,7 @@ def moments(
         mask: Boolean array with the axes of `x` except the last; False excludes a position.
         shift: an estimate of the mean, of shape (c,), or None; see `mean_and_variance`.
         epsilon: the number that is added to the variance.
+        narrow: `x` before it was widened, or None; see `mean_and_variance`.
 
     Returns:
         Two arrays of shape (c,).
@@ -43,7 +45,7 @@ def moments(
     axes = tuple(a for a in range(x.ndim) if a != axis % x.ndim)
     if mask is None:
         shift = None if shift is None else align(shift.astype(x.dtype), x.ndim, axis)
-        mean, variance = mean_and_variance(x, axes, shift, epsilon)
+        mean, variance = mean_and_variance(x, axes, shift, epsilon, narrow=narrow)
         return jnp.squeeze(mean, axes), jnp.squeeze(variance, axes)
     counted = jnp.broadcast_to(mask.astype(bool)[..., None], x.shape)
     # as in Keras, epsilon in the count gives mean 0 if the mask excludes everything

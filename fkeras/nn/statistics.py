@@ -37,6 +37,7 @@ def mean_and_variance(
     shift: jax.Array | None = None,
     epsilon: float = 0.0,
     groups: tuple[int, int] | None = None,
+    narrow: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the mean and the biased variance along some axes, which keep the size 1.
 
@@ -50,6 +51,8 @@ def mean_and_variance(
         epsilon: the number that is added to the variance: smaller differences do not matter.
         groups: `(axis, number)`: the positions of this axis form groups, each of which has one mean and
             one variance. The axis keeps its size; there is no shift.
+        narrow: the array that `x` is a wider copy of, or None. With a shift, two passes read this array, so
+            that XLA need not write the copy. The derivatives are those by `x`.
 
     Example:
         >>> mean_and_variance(jnp.array([[1.0, 3.0]]), (1,))
@@ -59,7 +62,7 @@ def mean_and_variance(
     """
     if not axes and groups is None:
         return x, jnp.zeros_like(x)
-    return _moments(axes, epsilon, groups, x, shift)
+    return _moments(axes, epsilon, groups, x, shift, narrow)
 
 
 def centred_and_variance(
@@ -105,10 +108,12 @@ def _moments(
     groups: tuple[int, int] | None,
     x: jax.Array,
     shift: jax.Array | None,
+    narrow: jax.Array | None,
 ) -> tuple[jax.Array, jax.Array]:
     shifts = () if shift is None else (shift,)
     mean = compute(_Mean(axes, groups), x, *shifts)
-    return mean, compute(_Variance(axes, groups, epsilon), x, mean, *shifts)
+    source = () if shift is None or narrow is None or narrow.dtype == x.dtype else (narrow,)
+    return mean, compute(_Variance(axes, groups, epsilon), x, mean, *shifts, *source)
 
 
 @_moments.defjvp
@@ -119,8 +124,8 @@ def _moments_jvp(
     primals: Any,
     tangents: Any,
 ) -> Any:
-    (x, shift), (tangent, _) = primals, tangents
-    mean, variance = _moments(axes, epsilon, groups, x, shift)
+    x, tangent = primals[0], tangents[0]
+    mean, variance = _moments(axes, epsilon, groups, *primals)
     slope = 2 * _mean((x - mean) * tangent, axes, groups)
     return (mean, variance), (_mean(tangent, axes, groups), slope)
 
@@ -161,7 +166,7 @@ class _Mean(Form):
 
 @dataclasses.dataclass(frozen=True)
 class _Variance(Form):
-    """The variance of an array; the operands are the array, its mean, and a shift, if any."""
+    """The variance of an array; operands: the array, its mean, a shift and the narrow array, if any."""
 
     axes: tuple[int, ...]
     groups: tuple[int, int] | None = None
@@ -174,13 +179,20 @@ class _Variance(Form):
     def fast(self, x: jax.Array, mean: jax.Array, *_: jax.Array) -> jax.Array:
         return _mean(jnp.square(x - mean), self.axes, self.groups)
 
-    def tpu(self, x: jax.Array, mean: jax.Array, *shift: jax.Array) -> jax.Array:
-        if not shift:
+    def tpu(self, x: jax.Array, mean: jax.Array, *others: jax.Array) -> jax.Array:
+        if not others:
             return self._over_groups(*_merged(x, self.axes), mean)
-        variance = self._shifted(x, *shift)
+        shift, *narrow = others
+        variance = self._shifted(x, shift)
         # false for a shift of NaN
-        near = jnp.square(mean - shift[0]) <= _FAR * (variance + self.epsilon)
-        return jax.lax.cond(jnp.all(near), lambda *_: variance, self.fast, x, mean)
+        near = jnp.square(mean - shift) <= _FAR * (variance + self.epsilon)
+
+        def two_passes(array: jax.Array) -> jax.Array:
+            return self.fast(array.astype(x.dtype), mean)
+
+        # XLA writes the operands of a conditional to memory
+        source = narrow[0] if narrow else x
+        return jax.lax.cond(jnp.all(near), lambda _: variance, two_passes, source)
 
     def _shifted(self, x: jax.Array, shift: jax.Array) -> jax.Array:
         difference = x - shift

@@ -168,6 +168,30 @@ def test_conditionals_are_only_in_programs_for_tpus_with_a_shift():
     assert [count(p) for p in ("tpu", "cuda", "cpu")] == [0, 0, 0]
 
 
+@pytest.mark.parametrize("distance", [0.0, 50.0])
+def test_two_passes_read_the_narrow_array(distance):
+    narrow = jnp.asarray(ROWS[:32, :3], "bfloat16") + jnp.bfloat16(3)
+    wide, shift = narrow.astype("float32"), jnp.full((1, 3), 3 + distance)
+    mean = jnp.mean(wide, 0, keepdims=True)
+    variance = _Variance((0,)).tpu(wide, mean, shift, narrow)
+    np.testing.assert_allclose(variance, jnp.var(wide, 0, keepdims=True), rtol=1e-4)
+
+    def square(x, given=None):
+        mean, variance = mean_and_variance(x.astype("float32"), (0,), shift, narrow=given)
+        return jnp.sum(jnp.sin(mean) * variance)
+
+    def both(x):
+        return square(x, x)
+
+    np.testing.assert_array_equal(jax.grad(both)(narrow), jax.grad(square)(narrow))
+    texts = [
+        jax.jit(f).trace(narrow).lower(lowering_platforms=("tpu",)).as_text()
+        for f in (square, both)
+    ]
+    inside = [text.partition("stablehlo.case")[2].count("xbf16>) -> tensor") for text in texts]
+    assert inside == [0, 1]
+
+
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_normalizations_far_from_zero(dtype):
