@@ -187,12 +187,20 @@ class _Variance(Form):
         # false for a shift of NaN
         near = jnp.square(mean - shift) <= _FAR * (variance + self.epsilon)
 
-        def two_passes(array: jax.Array) -> jax.Array:
-            return self.fast(array.astype(x.dtype), mean)
+        far = ~jnp.all(near)
+        if narrow:
 
-        # XLA writes the operands of a conditional to memory
-        source = narrow[0] if narrow else x
-        return jax.lax.cond(jnp.all(near), lambda _: variance, two_passes, source)
+            def widened(array: jax.Array) -> jax.Array:
+                return self.fast(array.astype(x.dtype), mean)
+
+            # a loop would copy the array into another layout than that of 16-bit convolutions
+            return jax.lax.cond(far, widened, lambda _: variance, *narrow)
+
+        def two_passes(_: Any) -> tuple[jax.Array, jax.Array]:
+            return jnp.zeros((), bool), self.fast(x, mean)
+
+        # a loop of at most one step: a conditional would keep `x` out of the fast memory of TPUs
+        return jax.lax.while_loop(lambda carry: carry[0], two_passes, (far, variance))[1]
 
     def _shifted(self, x: jax.Array, shift: jax.Array) -> jax.Array:
         difference = x - shift

@@ -66,6 +66,26 @@ def test_a_conditional_counts_as_its_cheapest_branch():
     assert program.counts["fusion"] == 1
 
 
+SECOND_PASS = (
+    BRANCHES.partition("ENTRY")[0]
+    + """
+%far (state: (pred[], f32[4])) -> pred[] {
+  ROOT %flag = pred[] get-tuple-element(%state), index=0
+}
+
+ENTRY %main (a: f32[4], state: (pred[], f32[4])) -> f32[4] {
+  %usual = f32[4]{0} fusion(%a), kind=kLoop, calls=%fused, backend_config={"estimated_cycles":"10"}
+  ROOT %chosen = (pred[], f32[4]) while(%state), condition=%far, body=%rare
+}
+"""
+)
+
+
+def test_a_loop_that_a_flag_ends_counts_as_no_step():
+    program = programs.Program(SECOND_PASS, trips=8)
+    assert (program.cycles, program.rare) == (10, 70)
+
+
 def test_a_compiler_that_is_not_installed_is_named():
     target = programs.Target("tpu", "no_such_compiler", "jax[tpu]")
     assert target.missing == "no compiler for tpu: pip install jax[tpu]"

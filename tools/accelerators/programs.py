@@ -146,11 +146,13 @@ class Program:
     """An optimized program: the operations that the device runs one after the other.
 
     Operations inside of a fusion are no operations of their own. The cycles of the body of a loop count
-    once for each step. A conditional counts as its cheapest branch.
+    once for each step. A conditional counts as its cheapest branch, and a loop that a flag among its values
+    ends as no step: in the second pass of BatchNormalization the flag is seldom true.
 
     Attributes:
         cycles: the estimated cycles.
-        rare: the additional cycles if each conditional takes its most expensive branch.
+        rare: the additional cycles if each conditional takes its most expensive branch, and each loop that
+            a flag ends one step.
     """
 
     def __init__(self, text, trips):
@@ -191,7 +193,11 @@ class Program:
             if kind == "while":
                 condition = re.search(r"condition=%?([\w.\-]+)", line)[1]
                 body = re.search(r"body=%?([\w.\-]+)", line)[1]
-                self._visit(body, times * self._steps(line, condition))
+                if self._ends_by_flag(condition):
+                    step = self._alone(body, times)
+                    self.rare += step.cycles + step.rare
+                else:
+                    self._visit(body, times * self._steps(line, condition))
             elif kind in ("call", "conditional", "async-start"):
                 inner = r"(?:to_apply|calls|true_computation|false_computation)=%?([\w.\-]+)"
                 branches = re.search(r"branch_computations=\{([^}]*)\}", line)
@@ -218,6 +224,10 @@ class Program:
         alone._visit(name, times)
         alone.cycles = alone.by_operation.total()
         return alone
+
+    def _ends_by_flag(self, condition):
+        results = [line for line in self.computations[condition] if line.lstrip().startswith("ROOT")]
+        return len(results) == 1 and " get-tuple-element(" in results[0]
 
     def _steps(self, line, condition):
         if known := re.search(r'"known_trip_count":\{"n":"(\d+)"', line):
