@@ -136,6 +136,13 @@ class ByPrograms(LoadScopeScheduling):
         return file.replace("image/test_mixing", "image/test_color")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config):
+    # The results of a worker are sent. To free its modules and programs one by one takes seconds.
+    if hasattr(config, "workerinput"):
+        os._exit(0)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     return ByPrograms(config, log)
