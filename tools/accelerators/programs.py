@@ -226,7 +226,9 @@ class Program:
         return alone
 
     def _ends_by_flag(self, condition):
-        results = [line for line in self.computations[condition] if line.lstrip().startswith("ROOT")]
+        results = [
+            line for line in self.computations[condition] if line.lstrip().startswith("ROOT")
+        ]
         return len(results) == 1 and " get-tuple-element(" in results[0]
 
     def _steps(self, line, condition):
