@@ -32,7 +32,7 @@ def moments(
         mask: Boolean array with the axes of `x` except the last; False excludes a position.
         shift: an estimate of the mean, of shape (c,), or None; see `mean_and_variance`.
         epsilon: the number that is added to the variance.
-        narrow: `x` before it was widened, or None; see `mean_and_variance`.
+        narrow: `x` before the cast to this dtype, or None; see `mean_and_variance`.
 
     Returns:
         Two arrays of shape (c,).

@@ -51,8 +51,8 @@ def mean_and_variance(
         epsilon: the number that is added to the variance: smaller differences do not matter.
         groups: `(axis, number)`: the positions of this axis form groups, each of which has one mean and
             one variance. The axis keeps its size; there is no shift.
-        narrow: the array that `x` is a wider copy of, or None. With a shift, two passes read this array, so
-            that XLA need not write the copy. The derivatives are those by `x`.
+        narrow: the array before the cast to the dtype of `x`, or None. With a shift, the second pass reads
+            `narrow`, so that XLA does not store the cast array. Derivatives are with respect to `x`.
 
     Example:
         >>> mean_and_variance(jnp.array([[1.0, 3.0]]), (1,))

@@ -12,16 +12,16 @@ from jax.custom_derivatives import SymbolicZero
 
 from fkeras.nn.cpu.forms import Form, Spec, compute
 
-# columns of a register of TPUs
-_TILE = 128
+# lanes of a TPU register
+_LANES = 128
 
 
 @dataclasses.dataclass(frozen=True)
 class ScaledProduct(Form):
     """An einsum of weights and values with a factor for each row: operands weights, factors, values.
 
-    CPUs scale the result, which is smaller than the weights. XLA's TPU compiler would give weights that
-    are an operand of the product a layout with the batch in the tile, which makes the softmax slow.
+    CPUs scale the result, which is smaller than the weights. TPUs and GPUs scale the weights: if exponentials
+    are operands of the product, XLA's TPU compiler chooses a layout in which the softmax is slow.
 
     Args:
         equation: the einsum. The factors have the axes of the weights; those of the sum have size 1.
@@ -43,17 +43,17 @@ class ScaledProduct(Form):
 
     def tpu_gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
         gradient, keys = super().tpu_gradient(number, spec, *operands), spec.shape[-1]
-        # Fused with the gradient of the softmax, the product takes four times its cycles. With a part of
-        # a tile, the barrier is a copy into another layout.
-        tiles = isinstance(keys, int) and keys % _TILE == 0
-        return jax.lax.optimization_barrier(gradient) if number == 0 and tiles else gradient
+        # Fused with the gradient of the softmax, the product takes four times its cycles. If the keys do not
+        # fill their registers, a barrier costs a copy into another layout.
+        full = isinstance(keys, int) and keys % _LANES == 0
+        return jax.lax.optimization_barrier(gradient) if number == 0 and full else gradient
 
     def _product(self, weights: jax.Array, values: jax.Array) -> jax.Array:
         return jnp.einsum(self.equation, weights, values, precision=self.precision)
 
 
 def rows_of(equation: str, factors: jax.Array) -> jax.Array:
-    """Returns factors of the rows of weights with the axes of the result of an einsum.
+    """Returns the factors of the rows of the weights, with the axes of the einsum's result.
 
     Example:
         >>> rows_of("acbB,aBcd->abcd", jnp.ones((2, 4, 5, 1))).shape
@@ -101,7 +101,7 @@ def weighted_mean(
     """Computes `einsum(equation, weights / total, values)`; CPUs divide after the sum.
 
     Args:
-        equation: the einsum; only the last axis of the result is none of the weights.
+        equation: the einsum; of the result's axes only the last is no axis of the weights.
         total: the sums of the weights, with axes of size 1; no sum is 0.
 
     Example:

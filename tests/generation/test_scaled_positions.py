@@ -97,7 +97,6 @@ def test_beams_depend_on_the_length_of_the_row():
 
 @pytest.mark.exhaustive
 def test_dynamic_rows_depend_on_their_own_length():
-    # seconds: the only default test of generation with scaled positions
     model = model_of("dynamic")
     generated = fk.generate(model, None, PROMPTS, max_new_tokens=18)
     assert generated.tokens.tolist() == DYNAMIC

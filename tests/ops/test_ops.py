@@ -147,7 +147,6 @@ def test_values_match_keras(row, computed):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(10)
 @pytest.mark.parametrize("row", [r for r in ROWS if not (r.symbolic and r.keras_traced)], ids=str)
 def test_eager_values_match_keras(row):
     arrays = [jnp.asarray(a) for a in _arrays(row)]
@@ -225,7 +224,6 @@ UNIFORM = (
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "name", [*MIXED, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in UNIFORM)]
 )

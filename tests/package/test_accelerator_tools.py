@@ -81,7 +81,7 @@ ENTRY %main (a: f32[4], state: (pred[], f32[4])) -> f32[4] {
 )
 
 
-def test_a_loop_that_a_flag_ends_counts_as_no_step():
+def test_a_loop_with_a_boolean_condition_counts_as_zero_steps():
     program = programs.Program(SECOND_PASS, trips=8)
     assert (program.cycles, program.rare) == (10, 70)
 

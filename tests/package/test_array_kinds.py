@@ -361,7 +361,6 @@ FLOATS = {"nan": np.nan, "infinity": np.inf, "beyond float32": 1e300}
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(6)
 @pytest.mark.parametrize("kind", FLOATS)
 @pytest.mark.parametrize("name", [n for n in ENTRIES if "ids" not in n])
 def test_numbers_that_are_not_finite(name, kind):

@@ -221,7 +221,6 @@ METRICS = (
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(10)
 @pytest.mark.parametrize(("metric", "y_true"), METRICS, ids=short)
 def test_metrics_of_no_data_and_of_constants_are_finite(metric, y_true):
     """No data, constants and absent classes give finite results, where Keras returns NaN for some."""

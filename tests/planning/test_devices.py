@@ -140,7 +140,6 @@ def test_a_mesh_may_be_described_by_its_sizes():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("mesh", "error", "message"),
     [

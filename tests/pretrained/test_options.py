@@ -54,7 +54,6 @@ def is_refused(model_type, options, message):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(16)
 @pytest.mark.parametrize("model_type", ENTRIES)
 def test_keys_that_transformers_ignores_change_nothing(model_type):
     entry = ENTRIES[model_type]

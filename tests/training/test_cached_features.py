@@ -103,7 +103,6 @@ def assert_equal(one, other):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", quick_cases(CASES, "simple", "several", "strings"))
 def test_a_training_on_features_equals_that_of_the_model(case):
     whole, cached = (trained(*CASES[case], cache=cache) for cache in (False, True))

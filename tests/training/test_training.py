@@ -253,7 +253,6 @@ def two_layers():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("optimizer", "model"),
     [

@@ -146,13 +146,13 @@ class Program:
     """An optimized program: the operations that the device runs one after the other.
 
     Operations inside of a fusion are no operations of their own. The cycles of the body of a loop count
-    once for each step. A conditional counts as its cheapest branch, and a loop that a flag among its values
-    ends as no step: in the second pass of BatchNormalization the flag is seldom true.
+    once for each step. A conditional counts as its cheapest branch. A loop whose condition is a Boolean in its
+    carry counts as zero steps: the second pass of BatchNormalization seldom runs.
 
     Attributes:
         cycles: the estimated cycles.
-        rare: the additional cycles if each conditional takes its most expensive branch, and each loop that
-            a flag ends one step.
+        rare: the additional cycles if each conditional takes its most expensive branch, and each loop with a
+            Boolean condition takes one step.
     """
 
     def __init__(self, text, trips):
@@ -193,7 +193,7 @@ class Program:
             if kind == "while":
                 condition = re.search(r"condition=%?([\w.\-]+)", line)[1]
                 body = re.search(r"body=%?([\w.\-]+)", line)[1]
-                if self._ends_by_flag(condition):
+                if self._has_boolean_condition(condition):
                     step = self._alone(body, times)
                     self.rare += step.cycles + step.rare
                 else:
@@ -225,7 +225,7 @@ class Program:
         alone.cycles = alone.by_operation.total()
         return alone
 
-    def _ends_by_flag(self, condition):
+    def _has_boolean_condition(self, condition):
         results = [
             line for line in self.computations[condition] if line.lstrip().startswith("ROOT")
         ]

@@ -28,7 +28,7 @@ Axes = tuple[int | None, ...]
 class Form(abc.ABC):
     """A function of arrays with a default computation and a fast computation for CPUs.
 
-    A form may have a computation for TPUs, too, or one of its gradients; under `jax.vmap` TPUs use the
+    A form may have its own computation for TPUs, and its own gradients; under `jax.vmap` TPUs use the
     default computation.
 
     Subclasses are frozen dataclasses: a form is a static parameter of the primitive.

@@ -85,7 +85,6 @@ def test_a_function_of_arrays_is_one_node(function):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("initializer", "mean", "variance"),
     [

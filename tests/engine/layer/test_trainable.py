@@ -43,7 +43,6 @@ def model_of(trainable=True):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_a_frozen_container_has_no_trained_weight(name):
     make = CONTAINERS[name]
@@ -67,7 +66,6 @@ def test_all_ways_of_freezing_give_one_value(name):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_a_class
 @pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.id)
 def test_no_layer_of_the_table_keeps_a_trainable_layer_inside_when_frozen(case):
     frozen = case.layer.replace(trainable=False)

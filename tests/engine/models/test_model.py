@@ -202,7 +202,6 @@ def _drawn(theirs):
 
 # the model of all layer types compiles as long as all other models together
 @pytest.mark.exhaustive
-@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=pytest.mark.exhaustive if n == "mixed" else ()) for n in PAIRS],

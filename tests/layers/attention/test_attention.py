@@ -321,7 +321,6 @@ def test_masks_combine_as_in_keras(layer, scores):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     "layer",
     [

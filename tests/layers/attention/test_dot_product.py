@@ -288,7 +288,6 @@ def test_no_cache_without_positions():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kernel", ["xla", "cudnn"])
 def test_kernels(kernel):
     q, k, v = _inputs()

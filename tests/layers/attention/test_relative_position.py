@@ -20,7 +20,6 @@ def test_buckets_are_exact_at_powers():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_bias_depends_on_positions_alone(bidirectional):
     layer = layers.RelativePositionBias(2, 8, 12, bidirectional=bidirectional)

@@ -157,7 +157,6 @@ def test_keras_json_round_trip(layer):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(4)
 @each_random
 def test_the_key_determines_draws_and_inference_needs_no_key(layer):
     images = IMAGES[..., :1] if layer.data_format == "channels_last" else IMAGES[:, :1]

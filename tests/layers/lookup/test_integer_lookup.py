@@ -18,7 +18,6 @@ IDS = np.array([[12, 1138, 42, 42], [42, 7, 36, 7]])
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("options", "expected"),  # Keras, which returns integers instead of floats
     [

@@ -37,7 +37,6 @@ MERGES = [(kind, g) for kind in KINDS for g in GIVEN if len(g) == 2 or kind != "
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(17)
 @pytest.mark.parametrize(("kind", "given"), MERGES, ids=str)
 def test_masks_any_computes_as_keras(kind, given):
     inputs = list(PARTS[: len(given)])

@@ -195,7 +195,6 @@ def test_transforms_of_more_windows(case):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-13), ("bfloat16", 0.02)])
 @pytest.mark.parametrize("name", ["depthwise, multiplier", "pool, overlapping", "enlarge"])
 def test_dtypes(name, dtype, tolerance):
@@ -213,7 +212,6 @@ def test_dtypes(name, dtype, tolerance):
 
 # JAX computes the weights of `jax.image.resize` once for value and gradient: see the next test
 @pytest.mark.exhaustive
-@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("enlarge")])
 def test_programs_of_other_platforms_are_those_of_xlas_operations(name):
     fast, default, shapes = forms(CASES[name])

@@ -49,7 +49,6 @@ def test_the_page_lists_every_family():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", quick_cases(BY_NAME, "llama", "gemma2", "bert", "vit"))
 def test_the_tiny_configuration_is_written_and_read(name, tmp_path):
     family = BY_NAME[name]

@@ -144,7 +144,6 @@ def test_features_of_another_length_are_rejected(loaded):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("keys", "message"),
     [

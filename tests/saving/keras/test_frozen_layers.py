@@ -56,7 +56,6 @@ def test_frozen_wrappers_of_a_file_of_keras(name, frozen, suffix, tmp_path):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["TimeDistributed", "Bidirectional", "RNN"])
 def test_wrappers_frozen_in_fkeras_are_frozen_in_keras(name, tmp_path):
     with keras_rules():

@@ -200,7 +200,6 @@ def test_layers_that_need_an_optional_input_name_it():
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(6)
 @pytest.mark.parametrize("shape", [(6,), (4, 6), (1, 6), (4, 1), (1, 4, 6), (3, 1, 6)])
 def test_softmax_aligns_a_mask_with_the_last_axes(shape):
     mask = DRAW.random(shape) > 0.4

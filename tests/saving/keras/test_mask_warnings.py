@@ -80,7 +80,6 @@ MODELS = {
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(9)
 @pytest.mark.parametrize("name", MODELS)
 def test_save_model_warns_if_keras_computes_other_numbers(name, tmp_path):
     function, words = MODELS[name]

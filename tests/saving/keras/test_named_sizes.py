@@ -89,7 +89,6 @@ def with_batch(model, sizes):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(7)
 @pytest.mark.parametrize("form", FORMS)
 def test_files_and_configurations_keep_the_names(form, tmp_path):
     make, names, sizes = FORMS[form]

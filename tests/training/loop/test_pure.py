@@ -36,7 +36,6 @@ def with_rate(run, rate):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_run_computes_the_same_as_fit(shuffle):
     fitted, history = TRAINER.fit(RUN, X, Y, 8, epochs=2, shuffle=shuffle, verbose=0)

@@ -441,7 +441,6 @@ def grouped_whole(**options):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", SOURCES)
 def test_batches_before_an_exception_of_their_source_are_trained(name, tmp_path):
     """With four steps a call of the device, the source raises inside and at the border of a call."""

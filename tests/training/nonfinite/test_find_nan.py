@@ -206,7 +206,6 @@ class TestBackward:
         return _run(layers.Dense(1)(layers.Lambda(function, name="root")(h)), x)
 
     @pytest.mark.exhaustive
-    @pytest.mark.one_in(3)
     @pytest.mark.parametrize(
         "function",
         [jnp.sqrt, lambda v: jnp.where(v > 0, jnp.sqrt(jnp.abs(v)), v), jnp.linalg.norm],

@@ -463,7 +463,6 @@ KEPT = {
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("model", "objective", "call"), LOST.values(), ids=LOST)
 def test_updates_that_an_objective_drops_are_reported(model, objective, call):
     trainer = fk.Trainer("adam", objective=objective)

@@ -139,7 +139,6 @@ def test_a_file_keeps_an_adapted_model(adapter, tmp_path):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize("suffix", [".safetensors", ".npz", ".weights.h5"])
 def test_a_weight_file_keeps_the_adapters(suffix, tmp_path):
     tree = transforms.adapters(adapted())

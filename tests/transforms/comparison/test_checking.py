@@ -63,7 +63,6 @@ def test_fold_checks_outputs_and_calls_that_stay(monkeypatch):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("pattern", ["*", "body"])
 def test_quantize_checks_every_call(pattern):
     model = dense()

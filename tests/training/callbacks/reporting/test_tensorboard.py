@@ -118,7 +118,6 @@ def test_wrong_arguments_of_tensorboard(tmp_path, monkeypatch):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("probes", "names"),
     [
