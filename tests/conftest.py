@@ -27,6 +27,8 @@ from tests.support.private_jax import share_mlir_contexts
 gc.set_threshold(200_000, 20, 50)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_traceback_filtering", "off")
+jax.config.update("jax_traceback_in_locations_limit", 0)  # nothing reads the lines in programs
 share_mlir_contexts()
 
 # processes that a shell starts in the background ignore Ctrl-C, which some tests send
@@ -136,7 +138,7 @@ class ByPrograms(LoadScopeScheduling):
         return file.replace("image/test_mixing", "image/test_color")
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)
 def pytest_unconfigure(config):
     # The results of a worker are sent. To free its modules and programs one by one takes seconds.
     if hasattr(config, "workerinput"):

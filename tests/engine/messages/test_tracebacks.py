@@ -1,5 +1,6 @@
 """Tracebacks without internal frames, and without a second exception."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -135,9 +136,21 @@ MISTAKES = {
 }
 
 
+@contextlib.contextmanager
+def _filtering_of_jax(mode):
+    before = getattr(jax.config, "jax_traceback_filtering")  # noqa: B009 - unknown to types
+    jax.config.update("jax_traceback_filtering", mode)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_traceback_filtering", before)
+
+
 @pytest.fixture
 def filtering(monkeypatch):
     monkeypatch.delenv("FKERAS_TRACEBACK_FILTERING", raising=False)
+    with _filtering_of_jax("auto"):
+        yield
 
 
 def _caught(mistake):
@@ -219,18 +232,11 @@ def test_a_cycle_of_causes_ends(filtering):
 
 
 @pytest.mark.parametrize("library", ["FKERAS", "JAX"])
-def test_a_setting_shows_all_frames(monkeypatch, library):
-    monkeypatch.delenv("FKERAS_TRACEBACK_FILTERING", raising=False)
+def test_a_setting_shows_all_frames(filtering, monkeypatch, library):
     if library == "FKERAS":
         monkeypatch.setenv("FKERAS_TRACEBACK_FILTERING", "off")
+    with _filtering_of_jax("off" if library == "JAX" else "auto"):
         error = _caught(MISTAKES["fit"][0])
-    else:
-        before = getattr(jax.config, "jax_traceback_filtering")  # noqa: B009 - unknown to types
-        jax.config.update("jax_traceback_filtering", "off")
-        try:
-            error = _caught(MISTAKES["fit"][0])
-        finally:
-            jax.config.update("jax_traceback_filtering", before)
     assert len(traceback.extract_tb(error.__traceback__)) > 8
 
 
