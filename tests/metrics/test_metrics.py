@@ -172,17 +172,20 @@ def type_of(metric):
 
 @pytest.mark.parametrize(("metric", "kind"), ONE_A_CLASS, ids=IDS)
 def test_results_equal_keras(metric, kind):
-    # without jit: the small programs of the operations serve all metrics
     data = list(batches(kind, whole=metric.dtype == "int32"))
     stacked = tuple(np.stack(arrays) for arrays in zip(*data, strict=True))
-    for arrays in (stacked[:2], stacked):
+
+    def ours(arrays):
         state = metric.init(jax.ShapeDtypeStruct((4, 4), "float32"))
         for batch in zip(*arrays, strict=True):
             state = metric.update(state, *batch)
-        result, expected = metric.result(state), keras_result(metric, arrays)
-        assert result.shape == expected.shape
-        about = "weighted" if len(arrays) == 3 else "plain"
-        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6, err_msg=about)
+        return metric.result(state)
+
+    results = jax.jit(lambda: {"plain": ours(stacked[:2]), "weighted": ours(stacked)})()
+    for about, arrays in (("plain", stacked[:2]), ("weighted", stacked)):
+        expected = keras_result(metric, arrays)
+        assert results[about].shape == expected.shape
+        np.testing.assert_allclose(results[about], expected, rtol=1e-5, atol=1e-6, err_msg=about)
 
 
 @pytest.mark.one_in(22)
