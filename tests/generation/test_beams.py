@@ -77,10 +77,10 @@ def test_narrow_beam_equals_a_written_out_search(width, early):
     prompts = [[token] for token in range(1, 11)]
     beam = samplers.Beam(width, 1.0, early)
     generated = fk.generate(model, None, prompts, None, 5, beam, end_ids=END)
-    for row, (first,) in enumerate(prompts):
-        length = int(generated.lengths[row])
+    found = zip(np.asarray(generated.tokens), np.asarray(generated.lengths), strict=True)
+    for (first,), (tokens, length) in zip(prompts, found, strict=True):
         expected = written_out(table, first, 5, width, 1.0, early)
-        assert tuple(generated.tokens[row, :length].tolist()) == expected, first
+        assert tuple(tokens[:length].tolist()) == expected, first
 
 
 @pytest.mark.exhaustive

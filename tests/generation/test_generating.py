@@ -36,14 +36,11 @@ def model():
 
 def again(model, ids, count, **options):
     """The most likely tokens, each from a call on the whole text."""
-    ids = jnp.asarray(ids, jnp.int32)[None]
-    for _ in range(count):
-        ids = (
-            jnp.pad(ids, ((0, 0), (0, 1)), constant_values=0)
-            .at[:, -1]
-            .set(_next(model, jnp.pad(ids, ((0, 0), (0, 24 - ids.shape[1]))), ids.shape[1]))
-        )
-    return ids[0, -count:].tolist()
+    text = np.zeros((1, 24), "int32")
+    text[0, : len(ids)] = ids
+    for length in range(len(ids), len(ids) + count):
+        text[0, length] = _next(model, text, np.int32(length))[0]
+    return text[0, len(ids) : len(ids) + count].tolist()
 
 
 @jax.jit
@@ -294,13 +291,13 @@ def test_window_shorter_than_the_prompt(options):
 def test_encoder_runs_once_and_its_padding_changes_nothing():
     # seconds: compiles a model with encoder, decoder and caches, the only default one
     model = language_models.encoder_decoder(depth=1)
-    source = jnp.array([[1, 2, 3, 4], [5, 6, 0, 0]])
-    mask = jnp.array([[1, 1, 1, 1], [1, 1, 0, 0]], bool)
-    ids = jnp.array([[1], [2]])
+    source = np.array([[1, 2, 3, 4], [5, 6, 0, 0]])
+    mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0]], bool)
+    ids = np.array([[1], [2]])
     generated = fk.generate(
         model, None, ids, max_new_tokens=5, inputs=source, inputs_mask=mask, cache=True
     )
-    texts = jnp.concatenate([ids, generated.tokens[:, :-1]], axis=1)
+    texts = np.concatenate([ids, np.asarray(generated.tokens)[:, :-1]], axis=1)
     for row, length in enumerate((4, 2)):
         # the decoder is causal: each score of the text is that of its beginning
         scores = model([source[row : row + 1, :length], texts[row : row + 1]])

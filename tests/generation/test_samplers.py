@@ -13,15 +13,20 @@ import fkeras as fk
 from fkeras import samplers
 from tests.support import language_models
 
-SCORES = jnp.log(jnp.array([0.4, 0.1, 0.25, 0.05, 0.2]))
+SCORES = np.log(np.array([0.4, 0.1, 0.25, 0.05, 0.2], "float32"))
 
 
 def history(*ids, count=0):
-    return samplers.History(jnp.array(ids or (0,), jnp.int32), jnp.int32(count))
+    return samplers.History(np.array(ids or (0,), "int32"), np.int32(count))
+
+
+@jax.jit
+def process(sampler, scores, history):
+    return sampler.process(scores, history)
 
 
 def kept(sampler, scores=SCORES, **options):
-    return np.flatnonzero(np.isfinite(sampler.process(scores, history(**options)))).tolist()
+    return np.flatnonzero(np.isfinite(process(sampler, scores, history(**options)))).tolist()
 
 
 @pytest.mark.parametrize(
@@ -58,13 +63,13 @@ def test_samplers_of_the_first_tokens_end():
 
 @pytest.mark.exhaustive
 def test_ties_are_kept():
-    equal = jnp.zeros(4)
+    equal = np.zeros(4, "float32")
     for sampler in (samplers.TopK(1), samplers.TopP(0.1), samplers.Typical(0.1)):
         assert kept(sampler, equal) == [0, 1, 2, 3]
 
 
 def test_forbidden_tokens_stay_forbidden():
-    scores = SCORES.at[0].set(-jnp.inf)
+    scores = np.array([-np.inf, *SCORES[1:]], "float32")
     for sampler in (
         samplers.TopK(5),
         samplers.TopP(1.0),
@@ -75,8 +80,8 @@ def test_forbidden_tokens_stay_forbidden():
 
 
 def test_repetition_penalty_counts_each_token_once():
-    scores = jnp.array([2.0, -2.0, 2.0])
-    found = samplers.RepetitionPenalty(2.0).process(scores, history(0, 0, 1, -1))
+    scores = np.array([2.0, -2.0, 2.0], "float32")
+    found = process(samplers.RepetitionPenalty(2.0), scores, history(0, 0, 1, -1))
     np.testing.assert_array_equal(found, [1.0, -4.0, 2.0])
 
 
@@ -96,8 +101,8 @@ def test_chain_has_hugging_faces_order():
 
 def test_chain_applies_all_parts():
     chain = samplers.Chain(samplers.Temperature(2.0), samplers.SuppressedIds((0,)))
-    found = chain.process(SCORES, history())
-    np.testing.assert_allclose(found, jnp.where(jnp.arange(5) == 0, -jnp.inf, SCORES / 2))
+    found = process(chain, SCORES, history())
+    np.testing.assert_allclose(found, [-np.inf, *SCORES[1:] / 2])
 
 
 def test_draws_unless_greedy_or_beam():

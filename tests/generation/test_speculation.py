@@ -24,7 +24,7 @@ PROMPTS = [[1, 2, 3, 4, 5], [7, 3]]
 )
 def test_greedy_tokens_are_those_of_the_model(draft_seed, window):
     mask = fk.masks.Causal() & fk.masks.Window(3) if window else None
-    model = language_models.cached(depth=2, mask=mask)
+    model = language_models.cached(depth=1, mask=mask)
     draft = language_models.cached(draft_seed, depth=1, mask=mask)
     plain = fk.generate(model, None, PROMPTS, max_new_tokens=9)
     generated = fk.generate(

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import fkeras as fk
@@ -18,9 +19,10 @@ def decode(ids):
 def follows(*order):
     """A model whose most likely token behind `order[i]` is `order[i + 1]`."""
     model = language_models.bigram()
-    table = jnp.zeros((11, 11)).at[jnp.array(order[:-1]), jnp.array(order[1:])].set(9.0)
-    layer = model.layers["table"]
-    return model.replace(layers={**model.layers, "table": layer.replace(embeddings=table)})
+    table = np.zeros((11, 11), "float32")
+    table[order[:-1], order[1:]] = 9.0
+    layer = model.layers["table"].replace(embeddings=jnp.asarray(table))
+    return model.replace(layers={**model.layers, "table": layer})
 
 
 @pytest.fixture(scope="module")

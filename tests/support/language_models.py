@@ -1,6 +1,8 @@
 """Small language models: without caches, with caches, and with an encoder."""
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 import fkeras as fk
 from fkeras import layers
@@ -99,4 +101,5 @@ def encoder_decoder(seed=0, width=8, depth=2, vocabulary=VOCABULARY):
 
 def _built(model, seed, scale=2.0):
     # larger weights than the initial ones, so that the scores differ
-    return jax.tree.map(lambda a: a * scale, model.build(jax.random.key(seed)))
+    built = model.build(jax.random.key(seed))
+    return jax.tree.map(lambda a: jnp.asarray(np.asarray(a) * np.float32(scale)), built)
