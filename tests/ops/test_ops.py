@@ -72,7 +72,7 @@ def _lenient():
 
 
 def _given(rows):
-    return [[jnp.asarray(a) for a in _arrays(row)] for row in rows]
+    return [jax.device_put(_arrays(row)) for row in rows]
 
 
 TRACED = [row for row in ROWS if row.symbolic]

@@ -1,7 +1,6 @@
 """Small language models: without caches, with caches, and with an encoder."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import fkeras as fk
@@ -102,4 +101,4 @@ def encoder_decoder(seed=0, width=8, depth=2, vocabulary=VOCABULARY):
 def _built(model, seed, scale=2.0):
     # larger weights than the initial ones, so that the scores differ
     built = model.build(jax.random.key(seed))
-    return jax.tree.map(lambda a: jnp.asarray(np.asarray(a) * np.float32(scale)), built)
+    return jax.tree.map(lambda a: jax.device_put(np.asarray(a) * np.float32(scale)), built)
