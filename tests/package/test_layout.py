@@ -215,15 +215,18 @@ def test_no_import_cycle():
 
 def test_no_import_inside_functions_but_for_optional_packages():
     for path, tree in trees().items():
-        functions = [
-            node
-            for node in _nodes(tree)
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        ]
+        nodes = {
+            kind: [] for kind in (ast.FunctionDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom)
+        }
         for node in _nodes(tree):
-            if any(_imported(node)):
-                inside = any(f.lineno <= node.lineno <= f.end_lineno for f in functions)
-                assert not inside, f"{_name(path)}:{node.lineno}"
+            if type(node) in nodes:
+                nodes[type(node)].append(node)
+        functions = nodes[ast.FunctionDef] + nodes[ast.AsyncFunctionDef]
+        for node in filter(
+            lambda node: any(_imported(node)), nodes[ast.Import] + nodes[ast.ImportFrom]
+        ):
+            inside = any(f.lineno <= node.lineno <= f.end_lineno for f in functions)
+            assert not inside, f"{_name(path)}:{node.lineno}"
 
 
 def test_imports_by_string_are_optional_packages_or_the_late_lookup():
