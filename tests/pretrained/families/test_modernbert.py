@@ -14,7 +14,7 @@ from tests.pretrained.checks import DATA, expected
 FOLDERS = ("modernbert", "modernbert_plain")
 
 
-@pytest.mark.parametrize("name", encoder_checks.rows(FOLDERS, ["modernbert"]))
+@pytest.mark.parametrize("name", encoder_checks.rows(FOLDERS, []))
 def test_numbers_equal_those_of_transformers(name):
     # seconds: compiles the whole model
     loaded, arrays = encoder_checks.arrays_of(name)
