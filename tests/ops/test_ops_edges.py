@@ -71,16 +71,17 @@ def test_reductions_of_empty_arrays():
             ops.logsumexp(x, axis=0),
             ops.concatenate([x, jnp.ones((1, 3))]),
             ops.one_hot(empty, 3),
+            ops.bincount(empty, minlength=2),
         )
 
-    empty = jnp.zeros(0, "int32")
-    total, log, logs, joined, hot = jax.device_get(compute(np.zeros((0, 3), "float32"), empty))
+    arrays = np.zeros((0, 3), "float32"), np.zeros(0, "int32")
+    total, log, logs, joined, hot, counts = jax.device_get(compute(*arrays))
     assert total == 0
     assert log == -INF
     assert logs.tolist() == [-INF] * 3
     assert joined.shape == (1, 3)
     assert hot.shape == (0, 3)
-    assert ops.bincount(empty, minlength=2).tolist() == [0, 0]
+    assert counts.tolist() == [0, 0]
 
 
 @pytest.mark.exhaustive
@@ -114,20 +115,24 @@ def test_half_precision_is_kept_and_close():
 
 
 def test_lists_and_names_are_accepted():
-    assert ops.mean(x=[[1, 2], [3, 4]], axis=[0, 1]) == 2.5
-    assert ops.add(x1=[1], x2=2).tolist() == [3]
-    assert ops.where([True, False], 1, 2).tolist() == [1, 2]
+    @jax.jit
+    def compute():
+        mean = ops.mean(x=[[1, 2], [3, 4]], axis=[0, 1])
+        return mean, ops.add(x1=[1], x2=2), ops.where([True, False], 1, 2)
+
+    assert [value.tolist() for value in compute()] == [2.5, [3], [1, 2]]
     assert str(inspect.signature(ops.clip)).startswith("(x")
 
 
 def test_control_flow_on_symbolic_tensors_is_a_node():
     x = fk.Input((4, 3), name="x")
-    last, sums = ops.scan(lambda c, row: (c + row.sum(), c), jnp.zeros(()), ops.reshape(x, (-1, 3)))
+    rows, zero = ops.reshape(x, (-1, 3)), np.zeros((), "float32")
+    last, sums = ops.scan(lambda c, row: (c + row.sum(), c), zero, rows)
     chosen = ops.cond(ops.sum(x) > 0, lambda: {"y": x}, lambda: {"y": -x})["y"]
     loop = ops.while_loop(lambda v: v.sum() < 9, lambda v: v * 2 + 1, x)
     rows = ops.vectorized_map(lambda v: v[0], x)
     model = fk.Model(x, [last, sums, chosen, loop, rows])
-    image = jnp.full((2, 4, 3), -0.5)
+    image = np.full((2, 4, 3), -0.5, "float32")
     last, sums, chosen, loop, rows = jax.device_get(jax.jit(model.__call__)(image))
     assert last == -12
     assert sums.shape == (8,)
@@ -143,7 +148,7 @@ def test_shapes_of_symbolic_tensors():
     assert ops.dtype(x) == "float32"
     assert not ops.is_tensor(x)
     model = fk.Model(x, ops.size(x))
-    assert model(jnp.ones((5, 4, 3))) == 60
+    assert model(np.ones((5, 4, 3), "float32")).item() == 60
     assert ops.rearrange(x, "b h w -> b (h w)").shape == (None, 12)
     assert ops.get_item(x, (slice(None), 0)).shape == (None, 3)
     assert ops.one_hot(ops.argmax(x, -1), 3).shape == (None, 4, 3)
@@ -236,7 +241,7 @@ def test_json_round_trip_of_graphs_of_operations():
     model = fk.Model(x, ops.numpy.where(y > 0.5, y, ops.zeros_like(y)))
     config = json.loads(json.dumps(fk.layers.serialize(model)))
     again = fk.layers.deserialize(config)
-    image = jnp.linspace(0.0, 2.0, 96).reshape(2, 4, 4, 3)
+    image = np.linspace(0.0, 2.0, 96, dtype="float32").reshape(2, 4, 4, 3)
     actual, expected = jax.jit(lambda x: (model(x), again(x)))(image)
     assert (np.asarray(actual) == np.asarray(expected)).all()
 
@@ -250,7 +255,7 @@ def test_json_round_trip_of_graphs_of_operations():
         (lambda x: ops.qr(x, "r"), "'reduced' or 'complete'"),
         (lambda x: ops.normalize(x, order=0), "positive integer"),
         (lambda x: ops.det(x), "square matrices"),
-        (lambda x: ops.cholesky(-jnp.eye(2)), "positive definite"),
+        (lambda x: ops.cholesky(-np.eye(2, dtype="float32")), "positive definite"),
         (lambda x: ops.one_hot([1], 2, sparse=True), "sparse"),
         (lambda x: ops.where(x > 0, x), "both x1 and x2"),
         (lambda x: ops.select([x > 0], []), "as many conditions"),
@@ -278,7 +283,7 @@ def test_json_round_trip_of_graphs_of_operations():
 )
 def test_error_messages(call, words):
     with pytest.raises((ValueError, TypeError), match=words):
-        call(jnp.ones((2, 3)))
+        call(np.ones((2, 3), "float32"))
 
 
 @pytest.mark.exhaustive
@@ -401,8 +406,8 @@ def test_scale_and_translate_keeps_axes_without_a_size():
     y = ops.image.scale_and_translate(x, (None, 5, 5, 1), *options)
     assert y.shape == (None, 5, 5, 1)
     image = np.ones((2, 4, 4, 1), "float32")
-    expected = ops.image.scale_and_translate(image, (2, 5, 5, 1), *options)
-    np.testing.assert_array_equal(fk.Model(x, y)(image), expected)
+    compute = jax.jit(lambda image: ops.image.scale_and_translate(image, (2, 5, 5, 1), *options))
+    np.testing.assert_array_equal(fk.Model(x, y)(image), compute(image))
     with pytest.raises(ValueError, match="expected 4 sizes, one for each axis"):
         ops.image.scale_and_translate(image, (5, 5), *options)
 
