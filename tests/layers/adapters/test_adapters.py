@@ -12,16 +12,16 @@ from fkeras.transforms import IA3, Bottleneck, DoRA, LoRA, SoftPrompt
 from fkeras.transforms.intercepting import trace_values
 
 KEY = jax.random.key(0)
-X = jax.random.normal(jax.random.key(5), (3, 7, 6))
-IDS = jnp.array([[1, 4, 0], [2, 2, 8]])
-IMAGE = jax.random.normal(jax.random.key(6), (2, 5, 5, 3))
+X = np.random.default_rng(5).normal(size=(3, 7, 6)).astype("float32")
+IDS = np.array([[1, 4, 0], [2, 2, 8]], "int32")
+IMAGE = np.random.default_rng(6).normal(size=(2, 5, 5, 3)).astype("float32")
 
 
 def moved(layer, amount=0.1):
     """Returns an adapted layer whose adapter changes something."""
     tree = jax.tree.map(
-        lambda w: w + amount * jnp.cos(jnp.arange(w.size, dtype="float32")).reshape(w.shape),
-        transforms.adapters(layer),
+        lambda w: w + amount * np.cos(np.arange(w.size, dtype="float32")).reshape(w.shape),
+        jax.device_get(transforms.adapters(layer)),
     )
     return transforms.with_adapters(layer, tree)
 
@@ -45,7 +45,7 @@ LAYERS = {
     "conv2d": (layers.Conv2D(4, 3, strides=2, padding="same", bias_initializer="ones"), IMAGE),
     "conv2d channels first": (
         layers.Conv2D(4, (3, 2), data_format="channels_first", bias_initializer="ones"),
-        jnp.moveaxis(IMAGE, -1, 1),
+        np.moveaxis(IMAGE, -1, 1),
     ),
 }
 ADAPTERS = [
@@ -70,7 +70,7 @@ def test_an_adapted_layer_equals_its_base_first_and_its_merged_kernel_later(name
     merged = transforms.merge_adapters(adapted)
     assert type(merged) is type(layer)
     np.testing.assert_allclose(merged(x), adapted(x), atol=3e-6)
-    assert jnp.abs(adapted(x) - layer(x)).max() > 1e-3
+    assert np.abs(np.subtract(adapted(x), layer(x))).max() > 1e-3
 
 
 @pytest.mark.exhaustive
@@ -215,7 +215,7 @@ def test_logits_of_an_embedding_inside_a_layer_are_adapted(tied):
     adapted = moved(transforms.adapt(layer, "*", LoRA(2), KEY))
     merged = transforms.merge_adapters(adapted)
     np.testing.assert_allclose(merged(X), adapted(X), atol=2e-6)
-    assert jnp.abs(adapted(X) - layer(X)).max() > 1e-3
+    assert np.abs(np.subtract(adapted(X), layer(X))).max() > 1e-3
 
 
 def test_dora_keeps_the_direction_and_scales_the_norm_of_the_kernel():
@@ -223,9 +223,10 @@ def test_dora_keeps_the_direction_and_scales_the_norm_of_the_kernel():
     adapted = transforms.adapt(layer, "*", DoRA(2), KEY)
     tree = transforms.adapters(adapted)
     dora = tree.layers["."]
-    np.testing.assert_allclose(dora.magnitude, jnp.linalg.norm(layer.kernel, axis=0), rtol=1e-6)
+    np.testing.assert_allclose(dora.magnitude, np.linalg.norm(layer.kernel, axis=0), rtol=1e-6)
     doubled = tree.replace(layers={".": dora.replace(magnitude=2 * dora.magnitude)})
-    np.testing.assert_allclose(transforms.with_adapters(layer, doubled)(X), 2 * layer(X), rtol=1e-5)
+    y = transforms.with_adapters(layer, doubled)(X)
+    np.testing.assert_allclose(y, np.multiply(2, layer(X)), rtol=1e-5)
 
 
 def test_the_scale_of_lora():
@@ -303,8 +304,8 @@ def test_a_soft_prompt_has_ids_after_those_of_the_table():
 def test_a_soft_prompt_of_tied_weights_changes_no_logits():
     layer = layers.ReversibleEmbedding(9, 5).build(KEY, IDS)
     adapted = transforms.adapt(layer, "*", SoftPrompt(2), KEY)
-    vectors = X[..., :5]
-    assert (adapted(vectors, reverse=True) == layer(vectors, reverse=True)).all()
+    logits = adapted(X[..., :5], reverse=True)
+    np.testing.assert_array_equal(logits, layer(X[..., :5], reverse=True))
     with pytest.raises(ValueError, match="would add columns to the logits"):
         transforms.merge_adapters(adapted)
 
