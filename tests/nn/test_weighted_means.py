@@ -24,8 +24,7 @@ def _arrays(equation, weights, values):
     sums = tuple(n for n, a in enumerate(equation.split(",")[0]) if a not in equation.split(">")[1])
     total = tuple(1 if n in sums else size for n, size in enumerate(weights))
     weights, total, values = (
-        jnp.asarray(rng.uniform(0.5, 2, shape).astype("float32"))
-        for shape in (weights, total, values)
+        rng.uniform(0.5, 2, shape).astype("float32") for shape in (weights, total, values)
     )
     return weights, 8 * total, values
 
@@ -43,15 +42,20 @@ def _assert_close(ours, theirs):
         np.testing.assert_allclose(a, b, atol=1e-5 * np.abs(b).max(initial=1))
 
 
+def _assert_both_close(results, *arrays):
+    """Compares results of our function and of the einsum, in one program."""
+    both = jax.jit(lambda *arrays: [results(f)(*arrays) for f in (weighted_mean, _plain)])
+    _assert_close(*both(*arrays))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_equals_the_einsum_of_normalized_weights(name):
     equation, *shapes = CASES[name]
-    arrays = _arrays(equation, *shapes)
 
     def results(function):
         score = _score(function, equation)
         slopes = jax.grad(score, (0, 1, 2))
-        return (
+        return lambda *arrays: (
             function(equation, *arrays),
             slopes(*arrays),
             jax.jvp(score, arrays, arrays),
@@ -59,7 +63,7 @@ def test_equals_the_einsum_of_normalized_weights(name):
             jax.grad(lambda *a: sum(jnp.sum(x**2) for x in slopes(*a)), (0, 1, 2))(*arrays),
         )
 
-    _assert_close(*(jax.jit(results, static_argnums=0)(f) for f in (weighted_mean, _plain)))
+    _assert_both_close(results, *_arrays(equation, *shapes))
 
 
 def test_computations_of_all_platforms_are_equal():
@@ -67,28 +71,34 @@ def test_computations_of_all_platforms_are_equal():
     equation = "acbB,aBcd->abcd"
     weights, total, values = _arrays(equation, (2, 3, 4, 128), (2, 128, 3, 2))
     operands, form = (weights, 1 / total, values), ScaledProduct(equation)
-    y = form.default(*operands)
-    np.testing.assert_allclose(form.fast(*operands), y, rtol=1e-5)
-    for number, x in enumerate(operands):
-        filled = [y if n == number else operand for n, operand in enumerate(operands)]
-        spec = jax.ShapeDtypeStruct(x.shape, x.dtype)
-        ours = jax.jit(form.tpu_gradient, static_argnums=(0, 1))(number, spec, *filled)
-        np.testing.assert_allclose(ours, form.gradient(number, spec, *filled), rtol=1e-5)
+
+    @jax.jit
+    def pairs(*operands):
+        y = form.default(*operands)
+        found = [(form.fast(*operands), y)]
+        for number, x in enumerate(operands):
+            filled = [y if n == number else operand for n, operand in enumerate(operands)]
+            spec = jax.ShapeDtypeStruct(x.shape, x.dtype)
+            gradients = (form.tpu_gradient, form.gradient)
+            found.append([gradient(number, spec, *filled) for gradient in gradients])
+        return found
+
+    for ours, expected in pairs(*operands):
+        np.testing.assert_allclose(ours, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("axes", [(0, 0, 0), (0, 0, None), (None, None, 1)])
 def test_under_vmap(axes):
     equation, *shapes = CASES["heads"]
     arrays = [
-        x if axis is None else jnp.stack([x, 2 * x, x + 1], axis)
+        x if axis is None else np.stack([x, 2 * x, x + 1], axis)
         for x, axis in zip(_arrays(equation, *shapes), axes, strict=True)
     ]
 
     def results(function):
-        slopes = jax.grad(_score(function, equation), (0, 1, 2))
-        return jax.jit(jax.vmap(slopes, axes))(*arrays)
+        return jax.vmap(jax.grad(_score(function, equation), (0, 1, 2)), axes)
 
-    _assert_close(results(weighted_mean), results(_plain))
+    _assert_both_close(results, *arrays)
 
 
 def _program(platform, numbers, precision=None, keys=5):
@@ -151,7 +161,7 @@ def test_in_loops_checkpoints_and_exported_programs():
 
         return jax.grad(lambda w: jnp.sum(jax.lax.scan(step, w, length=2)[1]))
 
-    expected = slopes(_plain)(arrays[0])
+    expected = jax.jit(slopes(_plain))(arrays[0])
     specs = jax.ShapeDtypeStruct(arrays[0].shape, "float32")
     exported = export.export(jax.jit(slopes(weighted_mean)), platforms=("cpu", "cuda", "tpu"))
     np.testing.assert_allclose(exported(specs).call(arrays[0]), expected, rtol=1e-5)
