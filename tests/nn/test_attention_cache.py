@@ -11,19 +11,25 @@ from fkeras.nn import attention_cache
 def cache_of(rows, size):
     keys = np.arange(rows * size * 2, dtype="float32").reshape(rows, size, 2)
     positions = np.arange(rows * size, dtype="int32").reshape(rows, size)
-    return {"keys": jnp.asarray(keys), "positions": jnp.asarray(positions)}
+    return {"keys": keys, "positions": positions}
+
+
+write = jax.jit(attention_cache.write, static_argnums=2)
 
 
 @pytest.mark.parametrize("ring", [False, True])
 @pytest.mark.parametrize("position", [-1, 0, 2, 3, 4])
 def test_the_token_of_one_row_is_written_like_those_of_several_rows(position, ring):
     cache = cache_of(1, 3)
-    entries = {"keys": -jnp.ones((1, 1, 2)), "positions": jnp.array([[position]], "int32")}
-    new = attention_cache.write(cache, entries, ring)
-    several = attention_cache.write(
-        cache_of(2, 3), {name: jnp.repeat(entry, 2, 0) for name, entry in entries.items()}, ring
+    entries = {
+        "keys": np.full((1, 1, 2), -1, "float32"),
+        "positions": np.array([[position]], "int32"),
+    }
+    new = write(cache, entries, ring)
+    several = write(
+        cache_of(2, 3), {name: np.repeat(entry, 2, 0) for name, entry in entries.items()}, ring
     )
-    expected = {name: np.array(entry) for name, entry in cache.items()}
+    expected = {name: entry.copy() for name, entry in cache.items()}
     if position >= 0 and (ring or position < 3):
         expected["keys"][0, position % 3] = -1
         expected["positions"][0, position % 3] = position
@@ -43,5 +49,5 @@ def test_one_program_serves_any_number_of_rows():
         return attention_cache.write(cache, entries, False)["keys"]
 
     program = jax.export.export(jax.jit(write))(cache, positions)
-    written = program.call(jnp.zeros((1, 3)), jnp.array([[2]], "int32"))
+    written = program.call(np.zeros((1, 3), "float32"), np.array([[2]], "int32"))
     np.testing.assert_array_equal(written, [[0, 0, 1]])
