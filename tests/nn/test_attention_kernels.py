@@ -27,7 +27,7 @@ SEGMENTS = np.repeat(np.array([[1, 2, 0, 3], [1, 1, 1, 2]], "int32"), 50, axis=1
 
 
 def _normal(*shape, number=0):
-    return jnp.asarray(np.random.default_rng(number).normal(size=shape).astype("float32"))
+    return np.random.default_rng(number).normal(size=shape).astype("float32")
 
 
 def _heads(queries=LENGTH, keys=LENGTH):
