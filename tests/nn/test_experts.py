@@ -79,18 +79,24 @@ def test_other_tokens_change_no_bit_of_a_token():
 
 
 def test_balance_equals_its_definition():
-    _, chosen, probabilities = route(LOGITS, 2, True)
+    @jax.jit
+    def compute(logits, mask):
+        _, chosen, probabilities = route(logits, 2, True)
+        part = balance(probabilities[:4], chosen[:4])
+        masked = [balance(probabilities, chosen, m) for m in (mask, jnp.zeros(7, bool))]
+        return chosen, probabilities, balance(probabilities, chosen), part, *masked
+
+    results = jax.device_get(compute(LOGITS, np.arange(7) < 4))
+    chosen, probabilities, result, part, masked, empty = results
     shares = np.bincount(np.ravel(chosen), minlength=4) / 7
     expected = 4 * np.sum(shares * np.mean(probabilities, axis=0))
-    np.testing.assert_allclose(balance(probabilities, chosen), expected, rtol=1e-6)
-    mask = np.arange(7) < 4
-    np.testing.assert_allclose(
-        balance(probabilities, chosen, mask), balance(probabilities[:4], chosen[:4]), rtol=1e-6
-    )
-    assert balance(probabilities, chosen, np.zeros(7, bool)) == 0
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
+    np.testing.assert_allclose(masked, part, rtol=1e-6)
+    assert empty == 0
 
 
 def test_route_in_half_precision_computes_probabilities_in_float32():
-    weights, _, probabilities = route(LOGITS.astype("bfloat16"), 2, True)
+    compute = jax.jit(lambda logits: route(logits, 2, True))
+    weights, _, probabilities = compute(LOGITS.astype("bfloat16"))
     assert weights.dtype == probabilities.dtype == jnp.float32
-    np.testing.assert_allclose(jnp.sum(weights, axis=-1), 1, rtol=1e-6)
+    np.testing.assert_allclose(np.sum(weights, axis=-1), 1, rtol=1e-6)
