@@ -1,7 +1,6 @@
 """Signals of unknown and of short length."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -12,9 +11,9 @@ from fkeras.nn.signal import stft
 @pytest.mark.parametrize("steps", [1, 2, 3, 5, 40])
 def test_centered_frames_reflect_both_ends(steps):
     x = np.random.default_rng(0).normal(size=(2, steps)).astype("float32")
-    padded = jnp.pad(x, [(0, 0), (8, 8)], mode="reflect")
-    expected = stft(padded, 6, 3, 16, center=False)
-    for found, part in zip(stft(x, 6, 3, 16), expected, strict=True):
+    padded = np.pad(x, [(0, 0), (8, 8)], mode="reflect")
+    both = jax.jit(lambda x, y: (stft(x, 6, 3, 16), stft(y, 6, 3, 16, center=False)))
+    for found, part in zip(*both(x, padded), strict=True):
         np.testing.assert_allclose(found, part, atol=1e-5)
 
 
