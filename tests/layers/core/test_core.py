@@ -51,7 +51,7 @@ def test_an_embedding_keeps_the_mask_of_its_input():
 def test_ids_may_have_any_dtype(dtype):
     ids = np.array([[1, 0, 1]])
     layer = layers.Embedding(5, 2, dtype="mixed_bfloat16").build(KEY, ids)
-    expected = layer.embeddings[ids].astype("bfloat16")
+    expected = np.asarray(layer.embeddings)[ids].astype("bfloat16")
     np.testing.assert_array_equal(layer(ids.astype(dtype)), expected)
 
 
@@ -67,7 +67,7 @@ def test_masking_twice_keeps_both_masks():
     first = layers.Masking(0.0).apply(x)
     second = layers.Masking(-1.0).apply(first.value, mask=first.mask)
     np.testing.assert_array_equal(second.mask, [[True, False, False]])
-    np.testing.assert_array_equal(second.value.ravel(), [1.0, 0.0, 0.0])
+    np.testing.assert_array_equal(np.ravel(second.value), [1.0, 0.0, 0.0])
 
 
 @pytest.mark.exhaustive
@@ -166,12 +166,12 @@ def test_lambda_accepts_array_arguments():
         return x + by
 
     layer = layers.Lambda(shift, arguments={"by": np.ones((1, 2), "float32")})
-    np.testing.assert_array_equal(layer(jnp.ones((1, 2))), [[2.0, 2.0]])
+    np.testing.assert_array_equal(layer(np.ones((1, 2), "float32")), [[2.0, 2.0]])
     assert layer == layers.Lambda(shift, arguments={"by": np.ones((1, 2), "float32")})
 
 
 def test_lambda_checks_a_declared_shape():
-    x = jnp.ones((2, 3))
+    x = np.ones((2, 3), "float32")
     assert layers.Lambda(jnp.tanh, (3,))(x).shape == (2, 3)
     with pytest.raises(ValueError, match=r"output_shape.*\(2, 3\)"):
         layers.Lambda(jnp.tanh, (4,))(x)
