@@ -163,11 +163,12 @@ def test_a_mask_passes_through_a_pipeline():
 
 def test_jax_layer_matches_keras():
     x = _data(4, 5)
-    params = init_affine(KEY, x)
+    kernel, bias = jax.device_put((_data(5, 3, seed=1), np.zeros(3, "float32")))
+    params = {"affine": {"kernel": kernel, "bias": [bias]}}
     layer = layers.JaxLayer(call_affine, params=params, call_arguments=("params", "inputs"))
     with keras_rules():
         reference = keras.layers.JaxLayer(call_affine, params=params)
-        value, weights = np.asarray(reference(x)), reference.get_weights()
+        value, weights = jax.jit(lambda x: reference(x))(x), reference.get_weights()
     np.testing.assert_allclose(layer(x), value, rtol=1e-5)
     for actual, expected in zip(layer.get_weights(), weights, strict=True):
         np.testing.assert_allclose(actual, expected)
@@ -227,7 +228,7 @@ def test_integer_params_are_not_trained():
     layer = layers.JaxLayer(
         scaled, params={"scale": 2.0, "power": 3}, call_arguments=("params", "inputs")
     )
-    np.testing.assert_array_equal(layer(jnp.ones((1, 2))), [[8.0, 8.0]])
+    np.testing.assert_array_equal(layer(np.ones((1, 2), "float32")), [[8.0, 8.0]])
     assert list(fk.engine.trainable_weights(layer)) == ["params/scale/value"]
 
 
@@ -286,7 +287,7 @@ def test_a_state_that_changes_its_structure_is_rejected():
     def grow(params, state, rng, inputs, training):
         return inputs, {**state, "more": state["steps"]}
 
-    x = jnp.ones((2, 5))
+    x = np.ones((2, 5), "float32")
     layer = layers.JaxLayer(grow, init_counter).build(KEY, x)
     with pytest.raises(ValueError, match=r"keep its structure.*'steps'.*'more'"):
         layer.apply(x, state=layer.init_state(x), training=True, key=KEY)
@@ -456,7 +457,7 @@ class LikeEquinox:
 
 
 def test_a_module_that_is_a_pytree_is_split_and_merged():
-    module = LikeEquinox(jnp.asarray(_data(2, 5)), jnp.tanh)
+    module = LikeEquinox(jax.device_put(_data(2, 5)), jnp.tanh)
     # equinox.partition and equinox.combine do the same
     leaves, structure = jax.tree.flatten(module)
     params = [leaf if isinstance(leaf, jax.Array) else None for leaf in leaves]
@@ -469,7 +470,7 @@ def test_a_module_that_is_a_pytree_is_split_and_merged():
 
     layer = layers.JaxLayer(call, params=params)
     x = _data(3, 5)
-    np.testing.assert_allclose(layer(x), np.tanh(x @ module.weight.T), rtol=1e-5)
+    np.testing.assert_allclose(layer(x), np.tanh(x @ np.asarray(module.weight).T), rtol=1e-5)
     assert [p.value.shape for p in layer.params.values()] == [(2, 5)]
 
 
@@ -487,12 +488,15 @@ def test_an_argument_with_the_name_training_is_found_as_in_keras():
     def unbound(module, x, training):
         return module(x, training)
 
-    x = jnp.ones((8, 20))
-    for method, changes in ((None, True), (unbound, True), ("plain", False)):
-        layer = layers.FlaxLayer(Dropped(), method).build(KEY, x)
-        np.testing.assert_array_equal(layer(x), x)
-        out = layer.apply(x, training=True, key=KEY).value
-        assert bool((out == 0).any()) == changes
+    @jax.jit
+    def compute(x):
+        built = [layers.FlaxLayer(Dropped(), m).build(KEY, x) for m in (None, unbound, "plain")]
+        return [(layer(x), layer.apply(x, training=True, key=KEY).value) for layer in built]
+
+    x = np.ones((8, 20), "float32")
+    for (y, out), changes in zip(jax.device_get(compute(x)), (True, True, False), strict=True):
+        np.testing.assert_array_equal(y, x)
+        assert (out == 0).any() == changes
     assert "training_argument" not in layers.FlaxLayer(Dropped()).get_config()
 
 
