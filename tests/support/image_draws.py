@@ -34,7 +34,7 @@ def drawing(layer, shape):
     """A function from a seed to the draws of a layer."""
     draw = functools.partial(layer.draw, shape=ImageShape(*shape))
     # eager draws share the compiled programs of their distributions
-    kinds = layers.MixUp | layers.CutMix | layers.AugMix | layers.RandAugment
+    kinds = layers.AugMix | layers.RandAugment
     if isinstance(layer, kinds):
         return lambda seed: draw(jax.random.key(seed))
     program = jax.jit(draw)

@@ -1,6 +1,7 @@
 """Layers that mix images or choose among operations: Keras's numbers, draws, labels.
 
-These layers draw eagerly from distributions that take long to compile, so that all tests share the programs.
+AugMix and RandAugment draw eagerly from distributions that take long to compile, so that all tests share
+the programs.
 """
 
 import jax
@@ -142,7 +143,6 @@ def test_mix_up_keeps_boxes_of_both_images_and_cut_mix_rejects_boxes():
         "labels": np.arange(6, dtype="int32").reshape(3, 2),
     }
     data = {"images": pictures(), "bounding_boxes": boxes}
-    # eagerly: reuses the compiled beta distribution of the other tests
     out = jax.device_get(trained(layers.MixUp(), data)["bounding_boxes"])
     assert out["boxes"].shape == (3, 4, 4)
     # Keras concatenates labels along the batch, so that labels no longer match the boxes
