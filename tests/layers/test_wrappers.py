@@ -199,11 +199,18 @@ def test_updates_are_returned_if_the_function_changes_the_state():
     assert layer(x, state=state).shape == (4, 5)
     with pytest.raises(ValueError, match="key"):
         layer.apply(x, state=state, training=True)
-    initialized = layers.JaxLayer(
-        call_counter, params={"scale": np.ones(5, "float32")}, state={"steps": np.int32(7)}
-    )
-    assert initialized.init_state(x) == {"steps": 7}
-    assert initialized.init_state(x)["steps"].dtype == jnp.int32
+
+
+def test_a_given_state_is_the_initial_state_of_the_layer_and_of_its_copies():
+    params, state = {"scale": np.ones(5, "float32")}, {"mean": np.float32(3), "steps": np.int32(7)}
+    layer = layers.JaxLayer(call_counter, params=params, state=state)
+    for copy in (layer, jax.tree.map(lambda leaf: leaf, layer), layer.replace(name="other")):
+        initial = copy.init_state(_data(4, 5))
+        assert initial == state
+        assert {name: value.dtype for name, value in initial.items()} == {
+            "mean": "float32",
+            "steps": "int32",
+        }
 
 
 @pytest.mark.exhaustive

@@ -110,12 +110,13 @@ class ForeignLayer(fk.Layer):
         self.__post_init__()
         if params is None and state is None:
             return
-        for name, value in self._fields_of(params, state).items():
-            set_field(self, name, value)
-        set_field(self, "_built", True)
+        started = self._fields_of(params, state)
         if state is not None:
             leaves = jax.tree.leaves(state)
-            set_field(self, "state", tuple(fk.ArrayConstant(self._as_variable(v)) for v in leaves))
+            started["state"] = tuple(fk.ArrayConstant(self._as_variable(v)) for v in leaves)
+        # all fields at once: a built layer keeps the values that it is first asked for
+        for name, value in (started | {"_built": True}).items():
+            set_field(self, name, value)
 
     def _fields_of(self, params: fk.Tree, state: fk.Tree) -> dict[str, Any]:
         arrays, structure = named_leaves(params, self._where)
