@@ -32,6 +32,15 @@ def _check(found, phase, path, *words):
     assert found.message.startswith(found.where) and str(found) == found.message
 
 
+def _spoil(tree, row, value):
+    def spoiled(leaf):
+        array = np.array(leaf)
+        array[row] = value
+        return array
+
+    return jax.tree.map(spoiled, tree)
+
+
 @pytest.fixture
 def x():
     return fk.Input((3,), name="x")
@@ -60,14 +69,14 @@ class TestBatchAndWeights:
     def test_weights_in_the_order_of_the_model(self, x):
         inner = fk.Sequential([fk.Input((3,)), layers.Dense(3, name="z")], name="inner")
         run, trainer = _run(layers.Dense(1, name="a")(inner(x)), x)
-        spoiled = jax.tree.map(lambda w: w.at[-1].set(jnp.inf), run.model)
-        finding = find_nan(run.replace(model=spoiled), (X, Y), trainer)
+        spoiled = run.replace(model=_spoil(run.model, -1, np.inf))
+        finding = find_nan(spoiled, (X, Y), trainer)
         _check(finding, "weights", "inner/z/kernel", "weight", "learning rate", "[2, 0]")
 
     def test_state(self, x):
         run, trainer = _run(layers.Dense(1)(layers.BatchNormalization(name="bn")(x)), x)
-        state = jax.tree.map(lambda a: a.at[1].set(jnp.nan), run.state)
-        finding = find_nan(run.replace(state=state), (X, Y), trainer)
+        spoiled = run.replace(state=_spoil(run.state, 1, np.nan))
+        finding = find_nan(spoiled, (X, Y), trainer)
         _check(finding, "weights", "bn/moving_mean", "state 'bn/moving_mean'")
 
 
@@ -257,8 +266,8 @@ class TestBackward:
         _check(finding, "backward", "two", "the gradient for the predictions has 4 nan")
 
     def test_a_penalty(self, x):
-        norm = layers.Dense(1, name="d", kernel_initializer="zeros", kernel_regularizer=_norm)
-        run, trainer = _run(norm(x), x)
+        penalty = {"kernel_initializer": "zeros", "kernel_regularizer": lambda v: jnp.sqrt(v.sum())}
+        run, trainer = _run(layers.Dense(1, name="d", **penalty)(x), x)
         _check(find_nan(run, (X, Y), trainer), "backward", "d", "penalty on the weight 'd/kernel'")
 
     @pytest.mark.exhaustive
@@ -278,10 +287,6 @@ class TestBackward:
         np.testing.assert_allclose(weights["s/kernel"], kernel, rtol=1e-5, atol=1e-6)
         first = next(call for call in calls if (call.path, call.number) == ("s", 0))
         np.testing.assert_allclose(finding[first.ticket][1][0], at_x, rtol=1e-5, atol=1e-6)
-
-
-def _norm(value):
-    return jnp.sqrt(jnp.sum(value**2))
 
 
 class TestFine:
@@ -345,10 +350,10 @@ class TestBadInput:
             assert all(word in str(error.value) for word in words), str(error.value)
 
     def test_text_of_counts_and_ranges(self):
-        assert count(np.arange(3)) == "" and count(jnp.ones(2)) == "" and count("a") == ""
+        assert count(np.arange(3)) == "" and count(jnp.asarray(X)) == "" and count("a") == ""
         assert count(jnp.float32(np.nan)) == "nan"
         mixed = np.array([[1, np.inf], [np.nan, 2]])
         assert count(mixed) == "1 nan and 1 inf among 4 numbers, the first at [0, 1]"
         assert span([mixed, np.arange(2)]) == "from 1 to 2"
         assert span(np.array([np.nan])) == "none finite"
-        assert count(jnp.full((1,), jnp.inf, "bfloat16")).startswith("1 inf")
+        assert count(np.full((1,), np.inf, jnp.bfloat16)).startswith("1 inf")
