@@ -35,9 +35,9 @@ def _real(array, value):
 def check(function, arguments, row_values, ordered=True):
     """The values of the results, after a comparison with the numbers of both programs."""
     values = values_of(function, arguments, row_values, ordered)
-    large = jax.tree.leaves(function(*map(jnp.asarray, arguments)))
-    small = jax.tree.leaves(function(*map(_real, map(jnp.asarray, arguments), row_values)))
-    for value, a, b in zip(values, large, small, strict=True):
+    both = jax.jit(lambda *given: [jax.tree.leaves(function(*arguments)) for arguments in given])
+    pair = both(arguments, list(map(_real, arguments, row_values)))
+    for value, a, b in zip(values, *pair, strict=True):
         a, b = np.asarray(a), np.asarray(b)
         if value.is_rows:
             size = b.shape[value.axis]
