@@ -101,7 +101,8 @@ def alone(name):
     make, x, y, *_ = MODELS[name]
     model, trainer = make(), trainer_of(name)
     model = model if model.built else model.build(KEY)
-    run, logs = trainer.step(trainer.init(model, KEY), (x, y))
+    start_and_step = jax.jit(lambda model: trainer.step(trainer.init(model, KEY), (x, y)))
+    run, logs = start_and_step(model)
     return model, run, float(logs["loss"])
 
 
