@@ -45,9 +45,9 @@ def test_istft_without_a_window_is_the_inverse_of_stft():
 
 def test_argmax_of_zeros_of_both_signs_is_the_first():
     zeros = np.array([-0.0, 0.0], "float32")
-    assert int(ops.argmax(zeros)) == 0
+    assert int(jax.jit(ops.argmax)(zeros)) == 0
     with keras_rules():
-        assert int(keras.ops.argmax(zeros)) == 1
+        assert int(jax.jit(keras.ops.argmax)(zeros)) == 1
 
 
 @pytest.mark.exhaustive
@@ -142,7 +142,8 @@ def test_a_sequential_passes_single_tensors():
     with pytest.raises(ValueError, match=r"returns dict, and a Sequential .* fk\.Model"):
         result(fk)
     with keras_rules():
-        assert set(result(keras)(np.ones((1, 2), "float32"))) == {"first", "second"}
+        x = np.ones((1, 2), "float32")
+        assert set(jax.eval_shape(result(keras), x)) == {"first", "second"}
 
 
 def test_rand_augment_needs_an_operation():
@@ -166,7 +167,7 @@ def test_models_neither_add_nor_drop_an_axis_of_size_1(expected, received):
         fk.Sequential([fk.Input(expected), layers.Flatten()])(x)
     with keras_rules():
         model = keras.Sequential([keras.Input(expected), keras.layers.Flatten()])
-        assert tuple(model(x).shape) == (2, 4)
+        assert jax.eval_shape(model, x).shape == (2, 4)
 
 
 def test_a_list_is_no_input_of_a_model_of_a_dictionary():
@@ -391,7 +392,8 @@ def test_hashing_takes_a_list_of_one_number_and_a_floating_dtype():
 
 
 def test_fractional_weights_of_integer_counts_are_an_error():
-    metric, y, weights = fk.metrics.MeanIoU(2), np.array([0, 1]), np.array([0.2, 0.3])
+    metric, y = fk.metrics.MeanIoU(2), np.array([0, 1], "int32")
+    weights = np.array([0.2, 0.3], "float32")
     with pytest.raises(ValueError, match="expected integer sample weights.*dtype='float32'"):
         metric.update(metric.init(), y, y, sample_weight=weights)
 
@@ -429,7 +431,7 @@ def test_cholesky_factors_may_have_a_batch_axis(count, upper):
     matrices = random @ np.swapaxes(random, 1, 2) + np.eye(3, dtype="float32")
     factors = np.linalg.cholesky(matrices)
     factors = np.swapaxes(factors, 1, 2) if upper else factors
-    inverses = ops.cholesky_inverse(factors, upper=upper)
+    inverses = jax.jit(lambda f: ops.cholesky_inverse(f, upper=upper))(factors)
     np.testing.assert_allclose(inverses, np.linalg.inv(matrices), rtol=1e-3, atol=1e-5)
     assert ops.cholesky_inverse(fk.Input((3, 3))).shape == (None, 3, 3)
 
@@ -462,13 +464,11 @@ def test_the_dtype_int_has_the_warning_of_jax():
 
 
 def test_a_function_as_learning_rate_takes_the_step():
-    weights = {"w": np.ones(1, "float32")}
-    for rate, error in ((lambda step: 0.5, None), (lambda: 0.5, TypeError)):
-        if error is not None:
-            with pytest.raises(error, match="argument"):
-                transformation = fk.optimizers.SGD(rate).transformation()
-                transformation.update(weights, transformation.init(weights), weights)
-            continue
+    def changes(rate):
         transformation = fk.optimizers.SGD(rate).transformation()
-        changes, _ = transformation.update(weights, transformation.init(weights), weights)
-        assert changes["w"] == -0.5
+        return jax.jit(lambda w: transformation.update(w, transformation.init(w), w)[0])(weights)
+
+    weights = {"w": np.ones(1, "float32")}
+    assert changes(lambda step: 0.5)["w"].tolist() == [-0.5]
+    with pytest.raises(TypeError, match="argument"):
+        changes(lambda: 0.5)
