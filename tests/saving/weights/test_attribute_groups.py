@@ -1,11 +1,12 @@
 """Files of Keras layers made of layers, opened with `fk.Model` classes that make layers in `call`."""
 
+import jax
 import numpy as np
 import pytest
 
 import fkeras as fk
 from fkeras import layers
-from tests.support.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import host_weights, keras, keras_rules
 
 X = np.random.default_rng(0).normal(size=(3, 5, 4)).astype("float32")
 
@@ -80,23 +81,26 @@ class FieldModel(fk.Model):
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory):
-    """A Keras model's outputs and the folder of its files."""
+    """A Keras model and the folder of its files."""
     folder = tmp_path_factory.mktemp("composed")
-    with keras_rules():
+    with keras_rules(), host_weights():
         x = keras.Input(X.shape[1:])
         y = Outer(3, name="two")(Outer(4, name="one")(x))
         model = keras.Model(x, keras.layers.Dense(2, name="head")(y))
         rng = np.random.default_rng(1)
-        model.set_weights([rng.uniform(0.1, 1, w.shape) for w in model.get_weights()])
+        for weight in model.weights:
+            weight.assign(rng.uniform(0.1, 1, weight.shape).astype("float32"))
         model.save(folder / "m.keras")
         model.save_weights(folder / "m.weights.h5")
-        return np.asarray(model(X)), folder
+        return model, folder
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("cls", [OuterModel, FieldModel])
 def test_composed_layers_open_by_the_names_of_attributes(theirs, cls):
-    expected, folder = theirs
+    composed, folder = theirs
+    with keras_rules():
+        expected = jax.jit(composed)(X)
     custom = {"Outer": cls, "Inner": InnerModel}
     model, state = fk.load_model(folder / "m.keras", custom_objects=custom)
     np.testing.assert_allclose(model(X, state=state), expected, atol=2e-6)
