@@ -34,7 +34,8 @@ def built(model):
 
     def fill(path, spec):
         seed = zlib.crc32(jax.tree_util.keystr(path).encode())
-        return jnp.asarray(numbers(spec.shape, seed, "moving" in str(path)) / spec.shape[0] ** 0.5)
+        values = numbers(spec.shape, seed, "moving" in str(path))
+        return jax.device_put(values / spec.shape[0] ** 0.5)
 
     shapes = jax.eval_shape(model.build, KEY), model.state_spec()
     return jax.tree_util.tree_map_with_path(fill, shapes)
@@ -318,7 +319,7 @@ def test_layers_of_other_names_are_matched_by_structure():
     assert agreement
     assert list(agreement.errors) == [Coord("a", 0, 0), Coord("b", 0, 0)]
     assert not agreement.skipped
-    changed = other.layers["first"].replace(bias=jnp.ones(5))
+    changed = other.layers["first"].replace(bias=np.ones(5, "float32"))
     other = other.replace(layers={**other.layers, "first": changed})
     assert transforms.agree(model, other, X).first == Coord("a", 0, 0)
 
