@@ -86,7 +86,8 @@ def test_copies_of_the_last_row_fill_the_last_batch():
     assert (count, counts[0]) == (1, 2)
     resident_feed = array_feed.placed(feed)
     rows, _ = resident_feed.epoch(RUN, 0).take(3)
-    seen = [step.batch_at(rows, np.int32(number)) for number in range(3)]
+    batch_at = jax.jit(step.batch_at)
+    seen = [jax.device_get(batch_at(rows, np.int32(number))) for number in range(3)]
     order = np.concatenate([batch[valid] for batch, valid in seen])
     np.testing.assert_array_equal(np.sort(order), np.arange(10))
     np.testing.assert_array_equal(seen[2][0][2:], [seen[2][0][1]] * 2)
@@ -186,7 +187,8 @@ def test_the_key_is_plain_where_it_crosses_a_dispatch():
     other = RUN.replace(key=jax.random.key(7))
     assert bool(other.key == jax.random.key(7))
     assert RUN.replace(step=jnp.int32(5)).impl == RUN.impl
-    runs = jax.vmap(lambda k: TRAINER.init(noisy().build(KEY), k))(jax.random.split(KEY, 3))
+    init = jax.vmap(lambda key: TRAINER.init(noisy().build(KEY), key))
+    runs = jax.jit(lambda: init(jax.random.split(KEY, 3)))()
     assert runs.key.shape == (3,)
     with pytest.raises(AttributeError, match=r"run\.replace\(step="):
         RUN.step = 3
@@ -354,7 +356,7 @@ def test_large_runs_are_overwritten_and_compute_the_same(monkeypatch, on_nonfini
 
 
 def test_only_convolutions_by_xla_are_slow_in_loops():
-    x, kernel = jnp.ones((2, 4, 4, 1)), jnp.ones((3, 3, 1, 1))
+    x, kernel = np.ones((2, 4, 4, 1), "float32"), np.ones((3, 3, 1, 1), "float32")
 
     def scanned(function):
         return jax.make_jaxpr(lambda x: jax.lax.scan(lambda c, _: (function(c), None), x, None, 2))(
