@@ -302,18 +302,20 @@ def test_weights_excluded_from_decay(patterns):
 
 
 def test_weight_decay_exclusion_matches_paths_in_any_tree():
-    tree = {"dense": {"kernel": jnp.ones(2), "bias": jnp.ones(2)}, "more": [jnp.ones(2)]}
+    ones = np.ones(2, "float32")
+    tree = {"dense": {"kernel": ones, "bias": ones}, "more": [ones]}
     optimizer = optimizers.SGD(1.0, weight_decay=0.5, exclude_from_weight_decay=("dense/b*", "e/0"))
     tx = optimizer.transformation()
-    deltas, _ = tx.update(jax.tree.map(jnp.zeros_like, tree), tx.init(tree), tree)
-    values = [float(d[0]) for d in jax.tree.leaves(deltas)]
-    assert values == [0.0, -0.5, 0.0]
+    zeros = jax.tree.map(np.zeros_like, tree)
+    deltas, _ = jax.jit(lambda tree: tx.update(zeros, tx.init(tree), tree))(tree)
+    values = [np.asarray(d).tolist() for d in jax.tree.leaves(deltas)]
+    assert values == [[0.0, 0.0], [-0.5, -0.5], [0.0, 0.0]]
 
 
 def test_none_leaves_stay_none():
     tx = optimizers.Adam().transformation()
-    weights = {"a": jnp.ones(2), "b": None}
-    deltas, _ = tx.update(weights, tx.init(weights), weights)
+    weights = {"a": np.ones(2, "float32"), "b": None}
+    deltas, _ = jax.jit(lambda weights: tx.update(weights, tx.init(weights), weights))(weights)
     assert deltas["b"] is None
 
 
@@ -462,7 +464,7 @@ def test_missing_weights_are_rejected():
     for optimizer in (optimizers.AdamW(), optimizers.Lamb(), optimizers.SGD(use_ema=True)):
         tx = optimizer.transformation()
         with pytest.raises(ValueError, match="missing weights"):
-            tx.update(jnp.ones(2), tx.init(jnp.ones(2)))
+            tx.update(np.ones(2, "float32"), tx.init(np.ones(2, "float32")))
 
 
 IDLE = {

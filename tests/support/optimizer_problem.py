@@ -23,7 +23,7 @@ def problem():
     weights["zeros"] *= 0
     gradients = {n: rng.normal(size=(STEPS, *s)).astype("float32") for n, s in shapes.items()}
     gradients["bias"][3] = 0
-    return jax.tree.map(jnp.asarray, (weights, gradients))
+    return jax.device_put((weights, gradients))
 
 
 def ours(optimizer, weights, gradients):
@@ -34,7 +34,7 @@ def ours(optimizer, weights, gradients):
         deltas, state = tx.update(gradient, state, weights)
         return (optax.apply_updates(weights, deltas), state), None
 
-    return jax.jit(lambda c: jax.lax.scan(step, c, gradients)[0])((weights, tx.init(weights)))
+    return jax.jit(lambda w: jax.lax.scan(step, (w, tx.init(w)), gradients)[0])(weights)
 
 
 def keras_optimizer(optimizer, keras=keras):
