@@ -436,7 +436,7 @@ CALLED = {
     "remat": lambda trainer, run: dataclasses.replace(trainer, remat="full").step(run, X),
 }
 PAIR = Pair(RUN.model, RUN.model)
-STATEFUL = fk.Sequential([fk.Input((3, 1), batch_size=5), layers.GRU(2, stateful=True)])
+STATEFUL = fk.Sequential([fk.Input((3, 1), batch_size=5), layers.SimpleRNN(2, stateful=True)])
 LOST = {
     **{name: (network, dropping, name) for name in CALLED if name != "evaluate"},
     "deep scan": (deep, dropping, "scan"),
@@ -482,7 +482,7 @@ def test_objectives_without_updates_keep_the_state(model, objective, call):
 def test_the_carry_that_an_evaluation_drops_is_reported():
     trainer = fk.Trainer("adam", objective=dropping)
     run = trainer.init(STATEFUL, KEY)
-    with pytest.raises(ValueError, match="the call of 'gru' changes the state"):
+    with pytest.raises(ValueError, match="the call of 'simple_rnn' changes the state"):
         trainer.evaluate(run, np.ones((5, 3, 1), "float32"), verbose=0)
 
 
