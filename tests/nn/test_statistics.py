@@ -174,30 +174,23 @@ def test_loops_are_only_in_programs_for_tpus_with_a_shift():
     assert [count(p) for p in ("tpu", "cuda", "cpu")] == [0, 0, 0]
 
 
-@pytest.mark.parametrize("distance", [0.0, 50.0])
-def test_two_passes_read_the_narrow_array(distance):
-    narrow = (ROWS[:32, :3] + 3).astype("bfloat16")
-    wide, shift = narrow.astype("float32"), np.full((1, 3), 3 + distance, "float32")
+@pytest.mark.parametrize("shift", [0.0, 103.0, 1e6, np.nan, -np.inf])
+def test_a_variance_of_bfloat16_values_takes_one_pass(shift):
+    """The error is below that of the rounding of the values, whatever the shift."""
+    exact = ROWS[:, :3] + 100
+    x = exact.astype("bfloat16")
+    variance = np.var(x.astype("float64"), 0)
+    rounding = np.abs(variance / np.var(exact.astype("float64"), 0) - 1).max()
 
-    def square(x, given=None):
-        mean, variance = mean_and_variance(x.astype("float32"), (0,), shift, narrow=given)
-        return jnp.sum(jnp.sin(mean) * variance)
+    def both(x, shift):
+        return mean_and_variance(x.astype("float32"), (0,), shift, coarse=True)
 
-    def both(x):
-        return square(x, x)
-
-    @jax.jit
-    def computed(narrow):
-        wide = narrow.astype("float32")
-        variance = _Variance((0,)).tpu(wide, jnp.mean(wide, 0, keepdims=True), shift, narrow)
-        return variance, jax.grad(both)(narrow), jax.grad(square)(narrow)
-
-    variance, *gradients = computed(narrow)
-    np.testing.assert_allclose(variance, wide.var(0, keepdims=True), rtol=1e-4)
-    np.testing.assert_array_equal(*gradients)
-    text = jax.jit(both).trace(narrow).lower(lowering_platforms=("tpu",)).as_text()
-    assert text.count("stablehlo.case") == 1 and "stablehlo.while" not in text
-    assert "xbf16>) -> tensor" in text.partition("stablehlo.case")[2]
+    shift = np.full((1, 3), shift, "float32")
+    wide = x.astype("float32")
+    found = jax.jit(_Variance((0,), coarse=True).tpu)(wide, wide.mean(0, keepdims=True), shift)
+    assert np.abs(found[0] / variance - 1).max() < 0.1 * rounding
+    text = jax.jit(both).trace(x, shift).lower(lowering_platforms=("tpu",)).as_text()
+    assert "stablehlo.case" not in text and "stablehlo.while" not in text
 
 
 @pytest.mark.one_in(3)
