@@ -177,7 +177,18 @@ def theirs():
 
 
 def numbers(model):
-    return [np.asarray(value, "complex64") for value in model([X, IDS, IMAGE])]
+    return [np.asarray(value, "complex64") for value in jax.tree.leaves(model([X, IDS, IMAGE]))]
+
+
+def keras_numbers(model):
+    """Returns the outputs of a model of Keras, whose `rearrange` takes no arrays of `jax.jit`."""
+    eager = [type(o._keras_history.operation).__name__ == "Rearrange" for o in model.outputs]
+    split = {
+        flag: [o for o, e in zip(model.outputs, eager, strict=True) if e is flag] for flag in eager
+    }
+    parts = {flag: keras.Model(model.inputs, outputs) for flag, outputs in split.items()}
+    found = {True: iter(numbers(parts[True])), False: iter(numbers(jax.jit(parts[False])))}
+    return [next(found[flag]) for flag in eager]
 
 
 def close(actual, expected):
@@ -195,14 +206,14 @@ def broadcasting():
 def test_calls_convert_to_and_from_keras_with_equal_values(theirs, broadcasting):
     # seconds: about 90 operations in Keras, read from its file, recorded, and written
     data = through_json(theirs.get_config())
-    expected = numbers(theirs)
+    expected = keras_numbers(theirs)
     read = fk.Model.from_config(data)
     close(numbers(jax.jit(read)), expected)
     model_here = model_of(fk)
     written_config = through_json(model_here.get_config())
     assert fk.Model.from_config(written_config) == model_here
     restored = keras.Model.from_config(through_json(written_config))
-    close(numbers(restored), expected)
+    close(keras_numbers(restored), expected)
     # Keras's model from our JSON equals Keras's own model
     keras_config = through_json(restored.get_config())
     assert [i["class_name"] for i in keras_config["layers"]] == [
