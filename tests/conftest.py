@@ -3,6 +3,7 @@
 import argparse
 import gc
 import os
+import pathlib
 import random
 import re
 import signal
@@ -114,6 +115,12 @@ def pytest_collection_finish(session):
 class ByPrograms(LoadScopeScheduling):
     """Runs tests that share compiled programs in one worker: those of a file or of a table row."""
 
+    def __init__(self, config, log=None):
+        super().__init__(config, log)
+        files = pathlib.Path(__file__).parent.rglob("test_*.py")
+        drawn = (f for f in files if re.search("^(from|import) hypothesis", f.read_text(), re.M))
+        self._drawn = {file.relative_to(config.rootpath).as_posix() for file in drawn}
+
     def _split_scope(self, nodeid):
         file, _, test = nodeid.partition("::")
         if file.endswith(("test_layer_table.py", "test_keras_parity.py")) and "[" in test:
@@ -131,6 +138,9 @@ class ByPrograms(LoadScopeScheduling):
         )
         if file.endswith(spread):
             return nodeid
+        # hypothesis reads all sources of the package in each worker that runs its tests
+        if file in self._drawn:
+            return "hypothesis"
         # both read all sources of the package
         if file.endswith("package/test_wings.py"):
             return file.replace("test_wings", "test_layout")

@@ -55,6 +55,7 @@ def test_tokens_do_not_depend_on_the_growth_of_caches(kind, monkeypatch):
         assert one[0].tokens.tolist() == one[1].tokens.tolist()
 
 
+@pytest.mark.exhaustive
 def test_a_large_limit_costs_nothing_before_its_use():
     model = language_models.bigram()
     free = fk.generate(model, None, [[1], [2]], max_new_tokens=9)

@@ -137,6 +137,7 @@ def test_values_and_gradients_equal_keras(loss, shape):
     np.testing.assert_allclose(results["gradient"], results["keras gradient"], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(12)
 @pytest.mark.parametrize("reduction", REDUCTIONS, ids=str)
 @pytest.mark.parametrize("weighted", ["none", "samples", "steps"])

@@ -288,6 +288,7 @@ def test_scalars_are_computed_once_for_all_weights():
         assert program.count(" pow ") == powers
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("patterns", ["bias", ("bias",), ["*ias", "nothing"]], ids=str)
 def test_weights_excluded_from_decay(patterns):
     optimizer = optimizers.AdamW(0.01, 0.3, exclude_from_weight_decay=patterns)

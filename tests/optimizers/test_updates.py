@@ -27,6 +27,7 @@ def fit(optimizer, made=None, **options):
     return trainer.fit(run, X, Y, **{**defaults, **options})
 
 
+@pytest.mark.exhaustive
 def test_accumulated_gradients_are_those_of_larger_batches():
     small, _ = fit(optimizers.SGD(0.1, gradient_accumulation_steps=4))
     large, _ = fit(optimizers.SGD(0.1), batch_size=32)

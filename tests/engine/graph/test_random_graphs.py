@@ -106,6 +106,7 @@ def test_closing_equals_a_recursive_reference(recipe):
     assert [type(model.layers[name]) for name in graph.layers] == ranked
 
 
+@pytest.mark.exhaustive
 @few
 @given(recipes())
 def test_equal_builds_are_equal_and_hash_equal(recipe):

@@ -1,5 +1,7 @@
 """Caches of whole models: `init_cache(batch, length)`, decoding, and the room of caches."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,13 +37,21 @@ def _decoder(*block_masks):
 
 
 CAUSAL = masks.Causal()
-MODEL = _decoder(CAUSAL & masks.Window(3), CAUSAL)
-STATE = MODEL.init_state()
+
+
+@functools.cache
+def decoder():
+    return _decoder(CAUSAL & masks.Window(3), CAUSAL)
+
+
+@functools.cache
+def first_state():
+    return decoder().init_state()
 
 
 @pytest.fixture(scope="module")
 def full():
-    return np.asarray(MODEL(IDS, state=STATE))
+    return np.asarray(decoder()(IDS, state=first_state()))
 
 
 def _decode(model, pieces, mask=None, **options):
@@ -55,25 +65,28 @@ def _decode(model, pieces, mask=None, **options):
 
 
 def test_a_state_with_caches():
-    state = MODEL.init_cache(3, 10, slack=2)
+    state = decoder().init_cache(3, 10, slack=2)
     shapes = jax.tree.map(lambda a: a.shape, state)
     assert shapes["positions"] == {"length": (3,)}
     assert shapes["block_0"]["attention"]["keys"] == (3, 5, 2, 4)
     assert shapes["block_1"]["attention"]["keys"] == (3, 10, 2, 4)
     assert shapes["block_1"]["attention"]["positions"] == (3, 10)
-    assert state["norm"].keys() == STATE["norm"].keys()
-    assert STATE.keys() == {"norm"}
-    block = MODEL.layers["block_1"]
+    assert state["norm"].keys() == first_state()["norm"].keys()
+    assert first_state().keys() == {"norm"}
+    block = decoder().layers["block_1"]
     assert block.init_cache(3, 10).keys() == {"attention"}
     spec = jax.ShapeDtypeStruct((3, 8), "int32")
-    assert jax.tree.map(lambda a: a.shape, MODEL.init_cache(3, 10, [spec, None], slack=2)) == shapes
+    assert (
+        jax.tree.map(lambda a: a.shape, decoder().init_cache(3, 10, [spec, None], slack=2))
+        == shapes
+    )
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("slack", [0, 2])
 def test_prefill_and_decode_are_the_graph_of_training(full, slack):
     for pieces in ([1] * 8, [6, 1, 1], [2, 6]):
-        y, state = _decode(MODEL, pieces, slack=slack)
+        y, state = _decode(decoder(), pieces, slack=slack)
         np.testing.assert_allclose(y, full, atol=1e-5)
         assert state["positions"]["length"].tolist() == [8, 8, 8]
 
@@ -82,22 +95,24 @@ def test_prefill_and_decode_are_the_graph_of_training(full, slack):
 def test_rows_have_their_own_lengths(full):
     lengths = np.array([8, 3, 5])
     mask = np.arange(8)[None] < lengths[:, None]
-    y, state = _decode(MODEL, [6, 2], mask)
+    y, state = _decode(decoder(), [6, 2], mask)
     np.testing.assert_allclose(y[mask], full[mask], atol=1e-5)
     assert state["positions"]["length"].tolist() == lengths.tolist()
-    out = MODEL.apply(IDS[:, :1], state=state)
+    out = decoder().apply(IDS[:, :1], state=state)
     for row, length in enumerate(lengths):
         text = np.concatenate([IDS[row, :length], IDS[row, :1]])[None]
-        np.testing.assert_allclose(out.value[row, 0], MODEL(text, state=STATE)[0, -1], atol=1e-5)
+        np.testing.assert_allclose(
+            out.value[row, 0], decoder()(text, state=first_state())[0, -1], atol=1e-5
+        )
 
 
 @pytest.mark.exhaustive
 def test_decoding_is_a_valid_loop(full):
     def step(state, token):
-        out = MODEL.apply(token[:, None], state=state)
+        out = decoder().apply(token[:, None], state=state)
         return state | out.updates, out.value[:, 0]
 
-    _, values = jax.lax.scan(step, MODEL.init_cache(3, 10), jnp.asarray(IDS.T))
+    _, values = jax.lax.scan(step, decoder().init_cache(3, 10), jnp.asarray(IDS.T))
     np.testing.assert_allclose(jnp.swapaxes(values, 0, 1), full, atol=1e-5)
 
 
@@ -109,7 +124,7 @@ def test_rolled_and_inlined_models_decode(full):
         y, _ = _decode(model, [6, 1, 1])
         np.testing.assert_allclose(y, expected, atol=1e-5)
     nested_ids = fk.Input((None,), dtype="int32")
-    nested = fk.Model(nested_ids, MODEL(nested_ids))
+    nested = fk.Model(nested_ids, decoder()(nested_ids))
     y, _ = _decode(nested, [6, 2])
     np.testing.assert_allclose(y, full, atol=1e-5)
     with pytest.raises(fk.FKerasError, match="at most 10 tokens.*received 16"):
@@ -119,22 +134,22 @@ def test_rolled_and_inlined_models_decode(full):
 @pytest.mark.exhaustive
 def test_packed_rows_in_training(full):
     packed = np.concatenate([IDS[:1, :5], IDS[1:2, :3]], axis=1)
-    y = MODEL([packed, np.array([[1] * 5 + [4] * 3])], state=STATE)
+    y = decoder()([packed, np.array([[1] * 5 + [4] * 3])], state=first_state())
     np.testing.assert_allclose(y[0, :5], full[0, :5], atol=1e-5)
     np.testing.assert_allclose(y[0, 5:], full[1, :3], atol=1e-5)
 
 
 @pytest.mark.exhaustive
 def test_a_full_cache_is_reported_before_the_call():
-    _, state = _decode(MODEL, [8])
+    _, state = _decode(decoder(), [8])
     message = r"cache of 'block_1/attention', row 0: expected at most 10 tokens.* received 11"
     with pytest.raises(fk.FKerasError, match=message):
-        MODEL.apply(IDS[:, :3], state=state)
+        decoder().apply(IDS[:, :3], state=state)
     # padding needs no room
     mask = np.array([[True, True, False]] * 3)
-    out = MODEL.apply(IDS[:, :3], state=state, mask=mask)
+    out = decoder().apply(IDS[:, :3], state=state, mask=mask)
     assert np.isfinite(out.value).all()
-    compiled = jax.jit(lambda ids, state: MODEL.apply(ids, state=state))(IDS[:, :3], state)
+    compiled = jax.jit(lambda ids, state: decoder().apply(ids, state=state))(IDS[:, :3], state)
     assert np.isnan(compiled.value[:, 2]).all()
     assert np.isfinite(compiled.value[:, :2]).all()
     rings = _decoder(CAUSAL & masks.Window(3))
@@ -145,25 +160,25 @@ def test_a_full_cache_is_reported_before_the_call():
 def test_a_state_of_another_batch():
     for mask in (None, np.ones((2, 8), bool)):
         with pytest.raises(fk.FKerasError, match="ids for the 3 rows of the cache"):
-            MODEL.apply(IDS[:2], state=MODEL.init_cache(3, 10), mask=mask)
+            decoder().apply(IDS[:2], state=decoder().init_cache(3, 10), mask=mask)
 
 
 def test_caches_are_no_weights(tmp_path):
-    _, state = _decode(MODEL, [8])
-    weights, plain = MODEL.get_weights(state), MODEL.get_weights(STATE)
+    _, state = _decode(decoder(), [8])
+    weights, plain = decoder().get_weights(state), decoder().get_weights(first_state())
     assert [w.shape for w in weights] == [w.shape for w in plain]
-    fk.save_model(tmp_path / "m.keras", MODEL, state)
+    fk.save_model(tmp_path / "m.keras", decoder(), state)
     model, loaded = fk.load_model(tmp_path / "m.keras")
-    assert model == MODEL
+    assert model == decoder()
     assert loaded.keys() == {"norm"}
 
 
 @pytest.mark.exhaustive
 def test_reset_state_empties_the_caches(full):
-    _, state = _decode(MODEL, [8])
-    state = MODEL.reset_state(state)
+    _, state = _decode(decoder(), [8])
+    state = decoder().reset_state(state)
     assert state["positions"]["length"].tolist() == [0, 0, 0]
-    out = MODEL.apply(IDS, state=state)
+    out = decoder().apply(IDS, state=state)
     np.testing.assert_allclose(out.value, full, atol=1e-5)
 
 
@@ -199,7 +214,7 @@ def test_a_layer_with_a_cache_is_called_once():
 )
 def test_wrong_sizes(arguments, options, message):
     with pytest.raises(ValueError, match=message):
-        MODEL.init_cache(*arguments, **options)
+        decoder().init_cache(*arguments, **options)
     with pytest.raises(ValueError, match=message):
         layers.Positions().init_cache(*arguments, **options)
 
@@ -207,7 +222,7 @@ def test_wrong_sizes(arguments, options, message):
 def test_the_former_call_names_the_new_one():
     layer = layers.Dropout(0.5)
     assert layer.init_state(3, 10) == layer.init_cache(3, 10) == {}
-    for keeper in (MODEL, layers.Positions()):
+    for keeper in (decoder(), layers.Positions()):
         with pytest.warns(DeprecationWarning, match=r"now init_cache\(batch, length\)") as warned:
             former = keeper.init_state(3, 10, slack=2)
         assert warned[0].filename == __file__
@@ -256,7 +271,7 @@ def test_sizes_by_name():
     assert state["length"].shape == (2,)
     for wrong, word in (({"batch": 2}, "length"), ({"batch": 2, "length": 8, "rows": 3}, "rows")):
         with pytest.raises(TypeError, match=f"^Layer.init_cache.*'{word}'"):
-            MODEL.init_cache(**wrong)
+            decoder().init_cache(**wrong)
 
 
 def test_a_fixed_batch():
@@ -268,12 +283,12 @@ def test_a_fixed_batch():
 
 
 def test_a_state_without_some_caches():
-    state = MODEL.init_cache(3, 10)
+    state = decoder().init_cache(3, 10)
     for name, path in (("positions", "'positions'"), ("block_1", "'block_1/attention'")):
         part = {key: value for key, value in state.items() if key != name}
         with pytest.raises(
             fk.FKerasError, match=f"caches of all layers .* without those of {path}"
         ):
-            MODEL.apply(IDS, state=part)
+            decoder().apply(IDS, state=part)
         with pytest.raises(fk.FKerasError, match="caches of all layers"):
-            jax.jit(lambda part: MODEL.apply(IDS, state=part))(part)
+            jax.jit(lambda part: decoder().apply(IDS, state=part))(part)

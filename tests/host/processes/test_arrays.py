@@ -27,6 +27,7 @@ def test_put_equals_device_put(array):
     assert bool((received == expected).all())
 
 
+@pytest.mark.exhaustive
 def test_put_in_a_trace_and_on_one_device():
     moved = jax.jit(lambda x: put(x, layout("data")))(jnp.arange(4.0))
     assert moved.tolist() == [0, 1, 2, 3]

@@ -47,6 +47,7 @@ def test_blocks_are_within_a_step(x, block):
     assert (np.abs(back - x) <= 1.01 * scale[groups] + 1e-5).all()
 
 
+@pytest.mark.exhaustive
 @quick
 @given(
     codes=hnp.arrays("int8", hnp.array_shapes(max_dims=3, max_side=7), elements=st.integers(-8, 7)),

@@ -56,6 +56,7 @@ def test_second_derivatives():
             np.testing.assert_allclose(a, b, atol=1e-3)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("axes", [(0, None, None), (None, 0, None), (None, None, 0), (0, 0, 0)])
 def test_vmap_of_both_computations(axes):

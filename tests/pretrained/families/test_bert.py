@@ -161,6 +161,7 @@ def test_names_of_old_files(tmp_path):
     assert written == (folder / "model.safetensors").read_bytes()
 
 
+@pytest.mark.exhaustive
 def test_the_graph_has_the_heads_that_the_file_holds(tmp_path):
     without = encoder_checks.renamed(
         "bert", tmp_path, lambda name: "" if name.startswith("pooler") else name

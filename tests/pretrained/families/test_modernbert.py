@@ -28,6 +28,7 @@ def test_numbers_equal_those_of_transformers(name):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", encoder_checks.rows(FOLDERS, ["modernbert"]))
 def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     encoder_checks.is_written_back(name, tmp_path)

@@ -102,6 +102,7 @@ def test_a_rich_model_of_keras_gives_equal_outputs(rich, training):
     assert type(model.layers[frozen[0]]) is layers.Dense
 
 
+@pytest.mark.exhaustive
 def test_keras_opens_a_rich_model_saved_by_fkeras(rich, tmp_path):
     theirs, path, inputs = rich
     model, state = fk.load_model(path)

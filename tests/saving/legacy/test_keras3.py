@@ -84,6 +84,7 @@ def test_outputs_equal_those_of_keras_3(make, shapes, tmp_path):
         np.testing.assert_allclose(value, expected_value, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "make",

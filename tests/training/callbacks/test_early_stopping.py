@@ -74,6 +74,7 @@ def test_early_stopping_ignores_and_reports_nan(capsys):
     assert "of the best epoch, 3." in output
 
 
+@pytest.mark.exhaustive
 def test_fit_returns_the_best_state():
     runs = []
     watch = LambdaCallback(on_epoch_end=lambda epoch, run, logs: runs.append(run))

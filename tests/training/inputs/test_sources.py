@@ -681,6 +681,7 @@ def test_datasets_of_grain_are_sources():
     assert history.params["steps"] == 6
 
 
+@pytest.mark.exhaustive
 def test_a_grain_loader_resumes_at_its_position(tmp_path):
     grain = pytest.importorskip("grain")
 

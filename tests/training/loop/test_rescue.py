@@ -179,6 +179,7 @@ def test_an_exception_of_a_hook_carries_the_run(hook):
             assert "previous value was 'mine'" in caught.value.__notes__[0]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(12)
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, ReadOnly])

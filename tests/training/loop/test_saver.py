@@ -127,6 +127,7 @@ def test_callback_memory_and_an_early_stop_are_restored(tmp_path):
     chex.assert_trees_all_equal(first.model, second.model)
 
 
+@pytest.mark.exhaustive
 def test_the_best_save_is_kept_apart(tmp_path):
     fit(fk.Checkpoint(str(tmp_path), monitor="val_loss"))
     best = int(np.argmin(undisturbed_training()[1].history["val_loss"]))

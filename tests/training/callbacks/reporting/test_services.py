@@ -77,6 +77,7 @@ def mlflow(monkeypatch):
     return service
 
 
+@pytest.mark.exhaustive
 def test_wandb_receives_the_names_of_its_callback_for_keras(wandb):
     _, history = fit(WandbMetricsLogger(config=TRAINER), epochs=2, validation_split=0.25)
     assert wandb.axes == {"epoch/epoch": None, "epoch/*": "epoch/epoch"}
