@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import importlib
 import os
 import pathlib
 import random
@@ -18,27 +19,20 @@ os.environ.setdefault("FKERAS_TRACEBACK_FILTERING", "off")  # a failed test show
 # the tests compile thousands of small programs; eight devices: tests use the first unless they ask for more
 os.environ.setdefault("XLA_FLAGS", f"{QUICK} --xla_force_host_platform_device_count=8")
 
-import jax
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.support.private_jax import share_mlir_contexts
-
 # imports and items stay alive, and tracing makes many short-lived objects: collect rarely
 gc.set_threshold(200_000, 20, 50)
-jax.config.update("jax_numpy_dtype_promotion", "strict")
-jax.config.update("jax_numpy_rank_promotion", "raise")
-jax.config.update("jax_traceback_filtering", "off")
-jax.config.update("jax_traceback_in_locations_limit", 0)  # nothing reads the lines in programs
-share_mlir_contexts()
-
 # processes that a shell starts in the background ignore Ctrl-C, which some tests send
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(scope="session")
-def key():
-    return jax.random.key(0)
+def pytest_configure(config):
+    # the process that distributes the tests to others needs no JAX
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        settings = importlib.import_module("tests.support.jax_settings")
+        config.pluginmanager.register(settings)
 
 
 @pytest.fixture(autouse=True)

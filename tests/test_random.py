@@ -57,7 +57,7 @@ def test_arguments_are_those_of_keras(name):
     assert read(getattr(fk.random, name)) == read(getattr(keras.random, name))
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("name", "args", "options"), ROWS)
 def test_a_key_gives_its_own_numbers(name, args, options):
     def draw(number):

@@ -139,7 +139,7 @@ def _same(ours, theirs, tolerance):
             assert actual == expected
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("row", PAIRED, ids=str)
 def test_values_match_keras(row, computed):
     ours, theirs = (_result(computed, part, row) for part in ("ours", "theirs"))
@@ -156,7 +156,7 @@ def test_eager_values_match_keras(row):
     _same(ours, theirs, row.tolerance)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("row", [r for r in TRACED if _arrays(r)], ids=str)
 def test_symbolic_calls_know_shape_and_dtype(row, computed):
     arrays = _arrays(row)

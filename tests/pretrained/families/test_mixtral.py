@@ -140,6 +140,7 @@ def test_files_of_another_model_are_rejected(change, message, tmp_path):
         fk.pretrained.load(checks.rewritten("mixtral", tmp_path, change))
 
 
+@pytest.mark.exhaustive
 def test_a_model_file_keeps_the_graph(tmp_path):
     checks.is_kept_by_a_model_file("qwen2_moe", tmp_path)
 

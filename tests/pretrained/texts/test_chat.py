@@ -264,6 +264,7 @@ BIG = "{% set s = 'x' * 65536 %}{% set s = s * 120 %}"
 LOOP, END = "{% for i in range(99999) %}", "{% endfor %}"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "source",
     [
