@@ -161,6 +161,7 @@ def test_a_wrong_configuration_is_rejected(keys, message, tmp_path):
         fk.pretrained.load(folder)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("file", ["preprocessor_config.json", "generation_config.json"])
 def test_a_wrong_file_beside_is_rejected(file, tmp_path):
     folder = encoder_checks.renamed("whisper", tmp_path, lambda name: name)
