@@ -107,7 +107,6 @@ def test_sampled_tokens_have_the_distribution_of_the_model():
     assert 0.5 * np.abs(found - wrong).sum() > 0.3
 
 
-@pytest.mark.exhaustive
 def test_equal_draft_is_accepted_whole_in_each_round():
     model = language_models.bigram(scale=20.0)
     prompt = prompts.prompt_of([[1], [2]], None)

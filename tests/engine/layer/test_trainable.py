@@ -54,6 +54,7 @@ def test_a_frozen_container_has_no_trained_weight(name):
         assert not any(sublayer.trainable for _, sublayer in fk.engine.sublayers(built))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_all_ways_of_freezing_give_one_value(name):
