@@ -158,7 +158,7 @@ def test_jit_grad_and_vmap(case):
 
 
 @pytest.mark.one_a_class(family=True)
-@each_case
+@pytest.mark.parametrize("case", WITHOUT_IMAGES, ids=_ids)
 def test_half_precision_computes_in_half_precision(case):
     half = case.layer.replace(dtype="mixed_bfloat16")
     if any(True for value in vars(half).values() for _ in layers_in(value)):

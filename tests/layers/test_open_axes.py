@@ -41,7 +41,7 @@ def _keras_shapes(case, entries):
     return [tuple(tensor.shape) for tensor in jax.tree.leaves(outputs)]
 
 
-@pytest.mark.one_in(28)
+@pytest.mark.one_in(56)
 @pytest.mark.parametrize("case", marked(CASES), ids=lambda case: case.id)
 def test_layers_take_open_axes_as_keras_does(case):
     entries = [_open(entry) for entry in case.inputs]
