@@ -383,13 +383,7 @@ class Slot(Configurable):
 
 
 def allowed_part(mask: Mask, query: jax.Array, key: jax.Array, take: Take) -> jax.Array:
-    """Returns the rows of `mask.allows(query, key)` of the queries that `take` selects.
-
-    Example:
-        >>> steps = jnp.arange(3)
-        >>> allowed_part(Causal(), steps, steps, lambda x, axis: x[2:]).astype(int)
-        Array([[1, 1, 1]], dtype=int32)
-    """
+    """Returns the rows of `mask.allows(query, key)` of the queries that `take` selects."""
     return mask._allows_part(query, key, take)
 
 
@@ -398,10 +392,6 @@ def band_and_segments(masks: Sequence[Mask]) -> tuple[Reach, Any] | None:
 
     A query attends to the keys within reach that have its id, but for keys of the id 0. The ids are
     None for a single segment.
-
-    Example:
-        >>> band_and_segments([Causal() & Window(4)]), band_and_segments([~Causal()])
-        (((3, 0), None), None)
     """
     reach, ids = _ALL, None
     parts = [part for mask in masks for part in (mask.masks if type(mask) is And else (mask,))]
@@ -433,12 +423,7 @@ def split_tensors(mask: Mask) -> tuple[Mask, list[Any]]:
 
 
 def join_tensors(mask: Mask, arrays: Sequence[Any]) -> Mask:
-    """Returns the mask with arrays in the places of the slots, the inverse of `split_tensors`.
-
-    Example:
-        >>> join_tensors(Segments(Slot(0)), [jnp.ones((1, 2), int)]).ids.shape
-        (1, 2)
-    """
+    """Returns the mask with arrays in the places of the slots, the inverse of `split_tensors`."""
     leaves, treedef = jax.tree.flatten(mask)
     return jax.tree.unflatten(
         treedef, [arrays[x.index] if isinstance(x, Slot) else x for x in leaves]
@@ -450,10 +435,6 @@ def check_static(value: Field) -> Mask | None:
 
     Raises:
         ValueError: for another value, and for a mask that holds arrays or symbolic tensors.
-
-    Example:
-        >>> check_static(Causal())
-        Causal()
     """
     if value is None:
         return None

@@ -15,11 +15,6 @@ def as_path(value: Any) -> str:
     Raises:
         TypeError: for a value that is not a path.
         ValueError: for a path with a null byte, which no file system has.
-
-    Example:
-        >>> import pathlib
-        >>> as_path(pathlib.PurePosixPath("runs/one"))
-        'runs/one'
     """
     try:
         path = os.fsdecode(os.fspath(value))
@@ -36,15 +31,7 @@ def as_path(value: Any) -> str:
 
 @contextlib.contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Adds the path to an `OSError` of the block that names no file, such as that of a full disk.
-
-    Example:
-        >>> import errno
-        >>> with naming("runs/log.csv"):
-        ...     raise OSError(errno.ENOSPC, "No space left on device")
-        Traceback (most recent call last):
-        OSError: [Errno 28] No space left on device: 'runs/log.csv'
-    """
+    """Adds the path to an `OSError` of the block that names no file, such as that of a full disk."""
     try:
         yield
     except OSError as error:
@@ -70,14 +57,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     Raises:
         OSError: if the file cannot be written; `path` is unchanged.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> place = pathlib.Path(tempfile.mkdtemp(), "a", "b.txt")
-        >>> with replacing(place) as file:
-        ...     _ = file.write(b"whole")
-        >>> place.read_text()
-        'whole'
     """
     path = as_path(path)
     target = os.path.realpath(path)

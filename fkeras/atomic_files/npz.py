@@ -42,14 +42,6 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
 
     Args:
         path: the path of the file; missing directories are created.
-
-    Example:
-        >>> import tempfile
-        >>> path = tempfile.mkdtemp() + "/w.npz"
-        >>> write(path, {"weights/dense/bias": np.zeros(2, ml_dtypes.bfloat16)})
-        >>> with np.load(path) as file:
-        ...     print(file.files, file["weights/dense/bias"])
-        ['weights/dense/bias', 'about'] [0 0]
     """
     stored, dtypes = {}, {}
     for name, array in arrays.items():
@@ -69,11 +61,6 @@ def check_about(about: Any) -> dict[str, np.dtype]:
 
     Raises:
         ValueError: for another format, a newer version, or an unknown dtype.
-
-    Example:
-        >>> about = {"format": "fkeras weights", "version": 1, "dtypes": {"step": "bfloat16"}}
-        >>> check_about(about)
-        {'step': dtype(bfloat16)}
     """
     about = about if isinstance(about, Mapping) else {}
     version = about.get("version")
@@ -162,10 +149,6 @@ def viewed(array: np.ndarray, dtype: Any) -> np.ndarray:
     """Views stored unsigned integers or raw bytes as a dtype that NumPy does not have.
 
     Other arrays are returned unchanged.
-
-    Example:
-        >>> viewed(np.zeros(1, "uint16"), ml_dtypes.bfloat16)
-        array([0], dtype=bfloat16)
     """
     # NumPy loads bfloat16 as raw bytes (kind "V"), and `write` stores unsigned integers
     target = np.dtype(dtype)

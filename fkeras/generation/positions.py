@@ -88,15 +88,6 @@ def follow(
         entries: an entry for each input; None for a missing optional input.
         state: specs of the state without caches.
         cache: specs of the state with caches.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> ids = fk.Input((None,), dtype="int32")
-        >>> x = fk.layers.Embedding(7, 4)(ids)
-        >>> x = fk.layers.Dense(7)(fk.ops.cumsum(x, axis=1))
-        >>> model = fk.Model(ids, x).build(jax.random.key(0))
-        >>> follow(model, [token_entry("int32")], {}, {}).mixing
-        ('cumsum',)
     """
     follower = _Follower({}, [])
     separate: set[int] = set()
@@ -111,14 +102,6 @@ def position_count(network: Network, ids: str) -> int | None:
 
     Args:
         ids: the name of the input of the token ids.
-
-    Example:
-        >>> import fkeras as fk
-        >>> ids = fk.Input((None,), dtype="int32", name="ids")
-        >>> places = fk.layers.Positions()(ids)
-        >>> places = fk.layers.Embedding(16, 4)(fk.ops.maximum(places, 0))
-        >>> position_count(fk.Model(ids, places), "ids")
-        16
     """
     counts: list[int] = []
     _count_positions(

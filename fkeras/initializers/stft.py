@@ -27,10 +27,6 @@ def window_values(name: str, length: int, periodic: bool = False) -> np.ndarray:
 
     Raises:
         ValueError: for an unknown window, or a window with parameters.
-
-    Example:
-        >>> window_values("hann", 5).round(2).tolist()
-        [0.0, 0.5, 1.0, 0.5, 0.0]
     """
     from scipy.signal import get_window  # here: importing SciPy's signal package takes 0.5 s
 

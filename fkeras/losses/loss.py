@@ -241,13 +241,7 @@ class FunctionLoss(Loss):
 
 
 def function_options(value: Configurable, base: type[Configurable]) -> dict[str, Any]:
-    """Returns the fields that are arguments of a class's `function`: those that `base` lacks.
-
-    Example:
-        >>> import fkeras as fk
-        >>> function_options(fk.losses.Huber(2.0), fk.losses.Loss)
-        {'delta': 2.0}
-    """
+    """Returns the fields that are arguments of a class's `function`: those that `base` lacks."""
     # a user's subclass may declare further fields, which the function does not take
     owner: Any = next(cls for cls in type(value).__mro__ if "_function" in vars(cls))
     shared = {field.name for field in dataclasses.fields(base)}
@@ -269,12 +263,7 @@ def _both(own_mask: Numbers | None, mask: Numbers | None) -> Numbers | None:
 def with_function(
     config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None
 ) -> Mapping[str, Any]:
-    """Returns a wrapper's configuration in which a name in `fn` is replaced by its function.
-
-    Example:
-        >>> with_function({"fn": "mean_squared_error"}, None)["fn"].__name__
-        'mean_squared_error'
-    """
+    """Returns a wrapper's configuration in which a name in `fn` is replaced by its function."""
     # Keras's configurations store the name of one of its own loss functions, or a nested dict
     name = config.get("fn")
     if not isinstance(name, str):

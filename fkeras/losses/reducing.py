@@ -51,11 +51,6 @@ def align_pair(y_true: Numbers, y_pred: Numbers) -> tuple[jax.Array, jax.Array]:
     """Returns both arrays with the same number of axes: drops or adds a last axis of size 1.
 
     A vector gains an axis instead: shapes (b,) and (b, 1) become (b, 1) and (b, 1).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> [a.shape for a in align_pair(jnp.zeros(3), jnp.zeros((3, 1)))]
-        [(3, 1), (3, 1)]
     """
     y_true, y_pred = as_operand(y_true, "y_true"), as_operand(y_pred, "y_pred")
     if y_true.ndim == y_pred.ndim + 1 and y_true.shape[-1] == 1:
@@ -174,14 +169,7 @@ def reduce(
     sample_weight: Numbers | None = None,
     mask: Numbers | None = None,
 ) -> jax.Array:
-    """Returns the reduced loss, or the weighted losses for reduction None or "none".
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> losses, mask = jnp.array([1.0, 4.0, 9.0]), jnp.array([True, True, False])
-        >>> reduce(losses, "sum_over_batch_size", mask=mask)
-        Array(2.5, dtype=float32)
-    """
+    """Returns the reduced loss, or the weighted losses for reduction None or "none"."""
     if reduction in (None, "none"):
         return weigh(values, *merge_weights(values, sample_weight, mask))
     # a batch in which every sample is masked has a loss of 0, not NaN

@@ -22,11 +22,6 @@ def widened(x: jax.Array) -> jax.Array:
     """Returns x as float32, or unchanged if x is float32 or float64.
 
     16-bit floats overflow on squares and cannot represent offsets of 1e-7.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> widened(jnp.ones(2, "bfloat16")).dtype
-        dtype('float32')
     """
     is_wide = jnp.issubdtype(x.dtype, jnp.floating) and jnp.finfo(x.dtype).bits >= 32
     return x if is_wide else x.astype("float32")

@@ -20,13 +20,7 @@ from fkeras.nn.numerics.indices import equals
 
 
 def removed(sample_weight: Numbers | None, mask: Numbers | None) -> jax.Array | None:
-    """Returns a mask that is True where a weight is 0 or `mask` is False; None without both.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> removed(jnp.array([1.0, 0.0, 1.0]), jnp.array([True, True, False]))
-        Array([False,  True,  True], dtype=bool)
-    """
+    """Returns a mask that is True where a weight is 0 or `mask` is False; None without both."""
     weightless = None
     if sample_weight is not None:
         # weights may be integers or booleans
@@ -50,11 +44,6 @@ def broken(
 
     Returns:
         An array with the shape of `gone`, or None if that shape does not fit the arrays.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> broken(jnp.array([True, False]), (jnp.array([[jnp.nan, 1.0], [2.0, 3.0]]),))
-        Array([ True, False], dtype=bool)
     """
     finite = jnp.ones((), bool)
     # `axes` count for arrays of full rank; class numbers without the class axis stay as they are
@@ -101,14 +90,6 @@ def hold(
     """Returns the arrays with stopped gradients for removed samples that hold NaN or infinity.
 
     The arguments are those of `broken`.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> y, gone = jnp.array([jnp.nan, 1.0]), jnp.array([True, False])
-        >>> jax.grad(lambda p: jnp.where(gone, 0, jnp.square(p)).sum())(y)
-        Array([nan,  2.], dtype=float32)
-        >>> jax.grad(lambda p: jnp.where(gone, 0, jnp.square(hold(gone, (p,))[0])).sum())(y)
-        Array([0., 2.], dtype=float32)
     """
     removed_nonfinite = broken(gone, arrays, axes)
     if removed_nonfinite is None:

@@ -30,11 +30,6 @@ def accuracy(y_true: Numbers, y_pred: Numbers) -> jax.Array:
 
     Returns:
         Zeros and ones, float32, as all functions of this module.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> accuracy(jnp.array([1, 2]), jnp.array([1, 3]))
-        Array([1., 0.], dtype=float32)
     """
     y_true, y_pred = align_pair(y_true, y_pred)
     # one dtype: strict dtype promotion rejects a comparison of integers and floats

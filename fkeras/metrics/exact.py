@@ -46,12 +46,7 @@ def zeros(names: Iterable[str], shape: tuple[int, ...], dtype: DTypeLike | None)
 
 
 def counts(names: Iterable[str], dtype: DTypeLike | None) -> State:
-    """Returns the initial state of sums of weights: integer parts in int32, fractions in `dtype`.
-
-    Example:
-        >>> {name: str(array.dtype) for name, array in counts(["count"], "float32").items()}
-        {'count': 'int32', 'count__rest': 'float32'}
-    """
+    """Returns the initial state of sums of weights: integer parts in int32, fractions in `dtype`."""
     state = {}
     for name in names:
         state[name], state[name + _REST] = jnp.zeros((), "int32"), jnp.zeros((), dtype)
@@ -103,15 +98,7 @@ def add(state: State, parts: Mapping[str, Any]) -> State:
 
 
 def merge(a: State, b: State) -> State:
-    """Adds the sums of two states.
-
-    Example:
-        >>> a = {"total": jnp.float32(2**24), "total__rest": jnp.float32(0)}
-        >>> b = {"total": jnp.float32(1), "total__rest": jnp.float32(0)}
-        >>> merged = merge(merge(a, b), merge(b, b))
-        >>> int(merged["total"]) + int(merged["total__rest"])
-        16777219
-    """
+    """Adds the sums of two states."""
     # a state from `plain` has no rests: its sums are added to the pairs of the other state
     names = [name for name in a if name + _REST in a or name + _REST in b]
     rest_names = {name + _REST for name in names}
@@ -129,13 +116,7 @@ def merge(a: State, b: State) -> State:
 
 
 def as_float(state: State, name: str) -> jax.Array:
-    """Returns a sum rounded to one float.
-
-    Example:
-        >>> state = add(zeros(["table"], (), "int32"), {"table": jnp.int32(2**30 + 5)})
-        >>> int(state["table"]), int(state["table__rest"]), float(as_float(state, "table"))
-        (5, 1, 1073741824.0)
-    """
+    """Returns a sum rounded to one float."""
     value, rest = state[name], state.get(name + _REST)
     if not _is_integer(value):
         return value

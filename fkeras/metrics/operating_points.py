@@ -19,13 +19,7 @@ from fkeras.metrics.metric import Batch, BatchMetric, State
 
 
 def best_under(constrained: jax.Array, dependent: jax.Array, least: float) -> jax.Array:
-    """Returns the largest `dependent` where `constrained >= least`, or 0 if that holds nowhere.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> best_under(jnp.array([0.2, 0.6, 0.9]), jnp.array([0.9, 0.7, 0.1]), 0.5)
-        Array(0.7, dtype=float32)
-    """
+    """Returns the largest `dependent` where `constrained >= least`, or 0 if that holds nowhere."""
     # `initial` also covers an empty array; rates are never negative
     return jnp.max(jnp.where(constrained >= least, dependent, 0.0), initial=0.0)
 

@@ -49,12 +49,6 @@ def confusion_table(
 
     Returns:
         (classes, classes), of the weights' dtype.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> confusion_table(jnp.array([0, 1, 1]), jnp.array([0, 0, 1]), jnp.ones(3, int), 2)
-        Array([[1, 0],
-               [1, 1]], dtype=int32)
     """
     labels, found, weights = (y.reshape(-1) for y in (labels, found, weights))
     # check both numbers: an invalid class could still give a valid cell

@@ -92,12 +92,6 @@ def attend_with_weights(
     Returns:
         The means of the values, and the weights before `drop`, of shape (b, other axes, heads,
         query's attended axes, key's attended axes).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x = jnp.ones((2, 5, 4, 3))
-        >>> attend_with_weights(x, x, x)[1].shape
-        (2, 4, 5, 5)
     """
     parts = _exponentials(query, key, mask, bias, scale, axes, soft_cap)
     scores, keys, queries = equations(key.ndim, axes, parts.grouped)
@@ -208,23 +202,12 @@ def causal_mask(queries: Any, keys: Any, take: Take = whole) -> jax.Array:
     """Returns the mask (queries, keys) that lets step t attend to the steps up to t.
 
     `take` selects the queries, here and below.
-
-    Example:
-        >>> causal_mask(2, 3)
-        Array([[ True, False, False],
-               [ True,  True, False]], dtype=bool)
     """
     return take(jnp.arange(queries), 0)[:, None] >= jnp.arange(keys)[None, :]
 
 
 def window_mask(queries: Any, keys: Any, window: int, take: Take = whole) -> jax.Array:
-    """Returns the mask (queries, keys) that lets step t attend to steps less than `window` away.
-
-    Example:
-        >>> window_mask(2, 3, 2)
-        Array([[ True,  True, False],
-               [ True,  True,  True]], dtype=bool)
-    """
+    """Returns the mask (queries, keys) that lets step t attend to steps less than `window` away."""
     return jnp.abs(take(jnp.arange(queries), 0)[:, None] - jnp.arange(keys)[None, :]) < window
 
 
@@ -241,11 +224,6 @@ def clear_empty_rows(y: jax.Array, mask: jax.Array) -> jax.Array:
     Args:
         y: array of shape (b, t, heads, f).
         mask: a Boolean array that broadcasts to (b, heads, t, s).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> clear_empty_rows(jnp.ones((1, 1, 1, 1)), jnp.zeros((1, 1, 1, 2), bool)).ravel()
-        Array([0.], dtype=float32)
     """
     return jnp.where(_rows_with_keys(mask), y, jnp.zeros_like(y))
 

@@ -28,12 +28,7 @@ def whole(x: jax.Array, axis: int) -> jax.Array:
 
 
 def is_long(queries: Any, keys: Any) -> bool:
-    """Returns whether attention between so many queries and keys is computed by blocks.
-
-    Example:
-        >>> is_long(512, 512), is_long(4096, 4096)
-        (False, True)
-    """
+    """Returns whether attention between so many queries and keys is computed by blocks."""
     known = isinstance(queries, int) and isinstance(keys, int)
     return known and queries > _ROWS and queries * keys >= _LONG
 
@@ -54,11 +49,6 @@ def by_blocks(
 
     Returns:
         An array of shape (b, t, heads, f).
-
-    Example:
-        >>> def doubled(take, query, bias): return 2 * query
-        >>> by_blocks(doubled, jnp.ones((2, 300, 1, 1))).shape
-        (2, 300, 1, 1)
     """
     length = query.shape[1]
     number, rest = divmod(length, _ROWS)

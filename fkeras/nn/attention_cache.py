@@ -19,12 +19,6 @@ def write(
 
     A single token of a single row is written as a slice, which accelerators do in place; other tokens by
     a scatter.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> cache = {"keys": jnp.zeros((1, 3)), "positions": jnp.full((1, 3), -1)}
-        >>> write(cache, {"keys": jnp.ones((1, 2)), "positions": jnp.array([[1, 2]])}, False)["keys"]
-        Array([[0., 1., 1.]], dtype=float32)
     """
     slots = slots_of(entries["positions"], cache["positions"].shape[1], ring)
     # False for symbolic sizes
@@ -50,11 +44,6 @@ def slots_of(positions: jax.Array, size: int, ring: bool) -> jax.Array:
     """Returns the slot of each position; `size`, outside of the cache, where a token is not stored.
 
     In a ring only the last `size` positions of a row are stored.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> slots_of(jnp.array([[-1, 3, 4, 5]]), 2, True)
-        Array([[2, 2, 0, 1]], dtype=int32)
     """
     if not ring:
         return jnp.where((positions >= 0) & (positions < size), positions, size)
@@ -85,11 +74,6 @@ def row_segments(positions: jax.Array) -> jax.Array:
 
     Args:
         positions: integers (b, t).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> row_segments(jnp.array([[0, 1, 0, -1, 1, 0]]))
-        Array([[0, 0, 1, 1, 1, 2]], dtype=int32)
     """
     steps = jnp.arange(positions.shape[1])
     present = positions >= 0

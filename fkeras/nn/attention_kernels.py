@@ -69,10 +69,6 @@ class Pairs(NamedTuple):
             query: Booleans (b or 1, t), False for queries that attend to nothing; None for no mask.
             key: Booleans (b or 1, s), False for keys that no query attends to; None for no mask.
             shape: b, t and s.
-
-        Example:
-            >>> Pairs().only(None, jnp.array([[True, False]]), (1, 1, 2)).query_ids
-            Array([[0]], dtype=int32)
         """
         if query is None and key is None:
             return self
@@ -181,11 +177,6 @@ def attend_by_kernel(
 
     Returns:
         An array of shape (b, t, heads, f), 0 for queries that attend to no key.
-
-    Example:
-        >>> x = jnp.ones((1, 3, 2, 8))
-        >>> attend_by_kernel(x, x, x, Pairs(CAUSAL), 1.0).shape
-        (1, 3, 2, 8)
     """
     arrays = pairs.query_ids, pairs.key_ids, pairs.positions
     operands = (query, key, value, *(x for x in arrays if x is not None))
@@ -237,11 +228,6 @@ def by_splash(
         *operands: query, key, value, the arrays of the pairs, and the gradient of the value.
         role: "value" or "gradient".
         interpret: whether to interpret the kernel, which every platform does.
-
-    Example:
-        >>> x = jnp.ones((1, 3, 2, 8))
-        >>> by_splash(x, x, x, call=Call(CAUSAL), role="value", interpret=True)[0].shape
-        (1, 3, 2, 8)
     """
     # Pallas takes .1 s to import
     from jax.experimental.pallas.ops.tpu import splash_attention as splash

@@ -35,12 +35,6 @@ def convolve(
 
     Returns:
         An array of shape (b, *new_sizes, f), or (b, f, *new_sizes).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> image, kernel = jnp.ones((1, 4, 4, 1)), jnp.ones((3, 3, 1, 2))
-        >>> convolve(image, kernel, (1, 1)).shape
-        (1, 2, 2, 2)
     """
     dilation = (1,) * (x.ndim - 2) if dilation_rate is None else tuple(dilation_rate)
     depthwise = kernel.shape[-2] == 1 != x.shape[channel_axis(data_format)]
@@ -67,12 +61,6 @@ def convolve_depthwise(
     Returns:
         An array of shape (b, *new_sizes, c * m), or (b, c * m, *new_sizes); the m outputs of a
         channel are adjacent.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, kernel = jnp.array([[[1.0, 10.0]]]), jnp.array([[[1.0, 2.0], [3.0, 4.0]]])
-        >>> convolve_depthwise(x, kernel, (1,))
-        Array([[[ 1.,  2., 30., 40.]]], dtype=float32)
     """
     dilation = (1,) * (x.ndim - 2) if dilation_rate is None else tuple(dilation_rate)
     form = Depthwise(tuple(strides), padding, data_format, dilation)
@@ -102,12 +90,6 @@ def convolve_separable(
 
     Returns:
         An array of shape (b, *new_sizes, f), or (b, f, *new_sizes).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, sums, mix = jnp.ones((1, 4, 2)), jnp.ones((3, 2, 1)), jnp.array([[[1.0], [10.0]]])
-        >>> convolve_separable(x, sums, mix, (1,)).ravel()
-        Array([33., 33.], dtype=float32)
     """
     y = convolve_depthwise(x, depthwise_kernel, strides, padding, data_format, dilation_rate)
     return convolve(y, pointwise_kernel, (1,) * (x.ndim - 2), "valid", data_format)
@@ -144,12 +126,6 @@ def convolve_transpose(
 
     Returns:
         An array of shape (b, *new_sizes, f), or (b, f, *new_sizes).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, kernel = jnp.array([[[1.0], [10.0]]]), jnp.array([[[1.0]], [[2.0]], [[3.0]]])
-        >>> convolve_transpose(x, kernel, (2,)).ravel()
-        Array([ 1.,  2., 13., 20., 30.], dtype=float32)
 
     References:
         Dumoulin and Visin, 2016, A guide to convolution arithmetic for deep learning,

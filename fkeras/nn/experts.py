@@ -24,12 +24,6 @@ def route(
     Returns:
         `(weights, chosen, probabilities)`, computed in float32 or float64: the weights (n, k) of the
         chosen experts, their indices (n, k), and the probabilities (n, e) of all experts.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> weights, chosen, _ = route(jnp.array([[0.0, 5.0, 5.0]]), 2, True)
-        >>> weights, chosen
-        (Array([[0.5, 0.5]], dtype=float32), Array([[1, 2]], dtype=int32))
     """
     probabilities = jax.nn.softmax(logits.astype(wide_dtype(logits.dtype)), axis=-1)
     weights, chosen = jax.lax.top_k(probabilities, top_k)
@@ -49,11 +43,6 @@ def balance(
         probabilities: array of shape (n, e).
         chosen: array of shape (n, k): the indices of the chosen experts.
         mask: Boolean array of shape (n,); False excludes a token.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> balance(jnp.full((4, 2), 0.5), jnp.array([[0], [1], [0], [1]]))
-        Array(1., dtype=float32)
 
     References:
         Fedus, Zoph and Shazeer, Switch transformers (2021), https://arxiv.org/abs/2101.03961
@@ -96,14 +85,6 @@ def expert_products(
 
     Returns:
         An array of shape (n, d).
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> kernels = jnp.ones((2, 3, 4)), jnp.ones((2, 3, 4)), jnp.ones((2, 4, 3))
-        >>> chosen = jnp.array([[0], [1]])
-        >>> expert_products(jnp.ones((2, 3)), jnp.ones((2, 1)), chosen, *kernels, jax.nn.relu)
-        Array([[36., 36., 36.],
-               [36., 36., 36.]], dtype=float32)
     """
     top_k, expert_of_row = chosen.shape[-1], chosen.reshape(-1)
     rows = expert_of_row.shape[0]

@@ -99,14 +99,6 @@ def adaptive_pool(
 
     Raises:
         ValueError: if the mode is unknown.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x = jnp.arange(5.0).reshape(1, 5, 1)
-        >>> adaptive_pool(x, (2,), "max").ravel()
-        Array([2., 4.], dtype=float32)
-        >>> adaptive_pool(x, (2,), "average").ravel()
-        Array([1., 3.], dtype=float32)
     """
     if mode not in ("average", "max"):
         raise ValueError(
@@ -183,12 +175,6 @@ def masked_mean(
 
     Returns:
         An array of shape (b, c), with 0 for samples without any unmasked step.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, mask = jnp.array([[[1.0], [3.0], [9.0]]]), jnp.array([[True, True, False]])
-        >>> masked_mean(x, mask)
-        Array([[2.]], dtype=float32)
     """
     axes = spatial_axes(x.ndim, data_format)
     if mask is None and 0 not in (x.shape[axis] for axis in axes):

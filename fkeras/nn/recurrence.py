@@ -50,14 +50,6 @@ def scan_sequence(
 
     Returns:
         `(output, states)`: all outputs (b, t, ...) or the last output (b, ...); the final states.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> def add(x_t, states):
-        ...     return states[0] + x_t, [states[0] + x_t]
-        >>> total, _ = scan_sequence(add, jnp.ones((1, 3, 1)), [jnp.zeros((1, 1))])
-        >>> total.ravel()
-        Array([1., 2., 3.], dtype=float32)
     """
     zeros = zero_output_for_mask and mask is not None and not unroll
     if unroll and mask is not None:
@@ -131,12 +123,6 @@ def masked_matmul(x: jax.Array, kernel: jax.Array, mask: jax.Array | None) -> ja
         x: array of shape (b, d).
         kernel: array of shape (d, gates * u).
         mask: None, or an array of shape (b, d) or (gates, b, d).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> mask = jnp.array([[[1.0]], [[0.0]]])
-        >>> masked_matmul(jnp.ones((1, 1)), jnp.array([[2.0, 3.0]]), mask)
-        Array([[2., 0.]], dtype=float32)
     """
     if mask is None:
         return x @ kernel
@@ -171,14 +157,6 @@ def simple_rnn_step(
 
     Returns:
         `(h, [h])`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> one = jnp.ones((1, 1))
-        >>> h, _ = simple_rnn_step(one, [one], kernel=one, recurrent_kernel=2 * one, bias=None,
-        ...                        activation=lambda x: x)
-        >>> h
-        Array([[3.]], dtype=float32)
     """
     z = masked_matmul(x, kernel, input_mask)
     z = z + masked_matmul(states[0], recurrent_kernel, recurrent_mask)
@@ -214,16 +192,6 @@ def lstm_step(
 
     Returns:
         `(h, [h, c])`.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> h = c = jnp.ones((1, 2))
-        >>> h, states = lstm_step(
-        ...     jnp.ones((1, 3)), [h, c], kernel=jnp.zeros((3, 8)), bias=None,
-        ...     recurrent_kernel=jnp.zeros((2, 8)), activation=jnp.tanh,
-        ...     recurrent_activation=jax.nn.sigmoid)
-        >>> states[1]
-        Array([[0.5, 0.5]], dtype=float32)
     """
     h, c = states
     z = masked_matmul(x, kernel, input_mask) + masked_matmul(h, recurrent_kernel, recurrent_mask)
@@ -265,15 +233,6 @@ def gru_step(
 
     Returns:
         `(h, [h])`.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> h, _ = gru_step(
-        ...     jnp.ones((1, 3)), [jnp.ones((1, 2))], kernel=jnp.zeros((3, 6)), bias=None,
-        ...     recurrent_kernel=jnp.zeros((2, 6)), activation=jnp.tanh,
-        ...     recurrent_activation=jax.nn.sigmoid)
-        >>> h
-        Array([[0.5, 0.5]], dtype=float32)
     """
     h = states[0]
     u = h.shape[-1]
@@ -344,16 +303,6 @@ def conv_lstm_step(
 
     Returns:
         `(h, [h, c])`.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> h = c = jnp.ones((1, 2, 1))
-        >>> h, states = conv_lstm_step(
-        ...     jnp.ones((1, 4, 1)), [h, c], kernel=jnp.zeros((3, 1, 4)), bias=None,
-        ...     recurrent_kernel=jnp.zeros((3, 1, 4)), activation=jnp.tanh,
-        ...     recurrent_activation=jax.nn.sigmoid, strides=(1,))
-        >>> states[1].ravel()
-        Array([0.5, 0.5], dtype=float32)
     """
     axis = channel_axis(data_format)
     h, c = states

@@ -68,11 +68,6 @@ def zero_pad(x: jax.Array, pairs: Pairs, data_format: str = "channels_last") -> 
 
     Returns:
         An array of shape (b, *larger_sizes, c), or (b, c, *larger_sizes).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> zero_pad(jnp.ones((1, 2, 1)), ((0, 1),)).ravel()
-        Array([1., 1., 0.], dtype=float32)
     """
     # the third entry of lax.pad is interior padding
     edges = full_rank([(*pair, 0) for pair in pairs], data_format, (0, 0, 0))
@@ -88,11 +83,6 @@ def crop(x: jax.Array, pairs: Pairs, data_format: str = "channels_last") -> jax.
 
     Returns:
         An array of shape (b, *smaller_sizes, c), or (b, c, *smaller_sizes).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> crop(jnp.arange(4.0).reshape(1, 4, 1), ((1, 0),)).ravel()
-        Array([1., 2., 3.], dtype=float32)
     """
     # a stop of -0 would select nothing
     inner = [slice(low, -high if high else None) for low, high in pairs]

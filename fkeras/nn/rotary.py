@@ -16,10 +16,6 @@ def inverse_frequencies(size: int, base: float | jax.Array) -> jax.Array:
         size: number of channels that turn; even.
         base: wavelength of the slowest pair, divided by 2 pi; an array (b, 1) for rows with their
             own.
-
-    Example:
-        >>> inverse_frequencies(4, 10000.0)
-        Array([1.  , 0.01], dtype=float32)
     """
     powers = np.arange(0, size, 2, dtype="float32") / np.float32(size)
     base = jnp.asarray(base, "float32")
@@ -48,11 +44,6 @@ def dynamic_base(
         factor: growth of the base.
         original: number of positions of the training.
         length: integers of any shape.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> dynamic_base(10000.0, 4, 2.0, 8, jnp.array([4, 8, 16]))
-        Array([10000., 10000., 90000.], dtype=float32)
     """
     ratio = jnp.maximum(length, original).astype("float32") / original
     return base * (factor * ratio - (factor - 1)) ** (size / (size - 2))
@@ -69,11 +60,6 @@ def llama3(
         low_factor: wavelengths above `original / low_factor` are low frequencies.
         high_factor: wavelengths below `original / high_factor` are high frequencies.
         original: number of positions of the training.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> llama3(jnp.array([1.0, 1e-4]), 8.0, 1.0, 4.0, 8192)
-        Array([1.00e+00, 1.25e-05], dtype=float32)
     """
     turns = original * frequencies / (2 * math.pi)
     share = jnp.clip((turns - low_factor) / (high_factor - low_factor), 0.0, 1.0)
@@ -99,11 +85,6 @@ def yarn(
         beta_fast: pairs with more turns keep their frequency.
         beta_slow: pairs with fewer turns are divided.
         truncate: whether the ends of the ramp between are rounded to whole pairs.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> yarn(inverse_frequencies(8, 10000.0), 10000.0, 4.0, 64, 32.0, 1.0, True)[3]
-        Array(0.00025, dtype=float32)
     """
     size = 2 * frequencies.shape[-1]
 
@@ -141,12 +122,6 @@ def rotate(
 
     Returns:
         An array of the shape and dtype of `x`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> rotate(jnp.ones((1, 2, 2)), jnp.array([0, 1]), jnp.array([jnp.pi / 2])).round(3) + 0.0
-        Array([[[ 1.,  1.],
-                [-1.,  1.]]], dtype=float32)
     """
     size = 2 * frequencies.shape[-1]
     # (b or 1, t, 1, ..., pairs): the axes of heads share the angles
@@ -182,11 +157,6 @@ def sinusoids(positions: jax.Array, size: int, base: float) -> jax.Array:
 
     Returns:
         A float32 array (..., d).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> sinusoids(jnp.array([0]), 4, 10000.0)
-        Array([[0., 1., 0., 1.]], dtype=float32)
     """
     channels = np.arange(size)
     rates = (1.0 / base) ** (2.0 * (channels // 2) / size)

@@ -54,11 +54,6 @@ def overlap_add(frames: jax.Array, sequence_stride: int) -> jax.Array:
 
     Returns:
         An array of shape (..., length + (n - 1) * sequence_stride).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> overlap_add(jnp.ones((2, 3)), 2)
-        Array([1., 1., 2., 1., 1.], dtype=float32)
     """
     *batch, count, length = frames.shape
     pieces = -(-length // sequence_stride)

@@ -67,11 +67,6 @@ def exponentials(
         The exponentials, 0 where the mask is False, and their sums with axes of size 1; the sum
         is 1 for a row that is empty, masked entirely, or all -inf. The derivative treats the
         factor of a row as a constant.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> exponentials(jnp.array([[7.0, 7.0]]), None, (1,))
-        (Array([[1., 1.]], dtype=float32), Array([[2.]], dtype=float32))
     """
     return _compiled(x, mask, tuple(axes), jnp.dtype(x.dtype if dtype is None else dtype), finite)
 
@@ -89,11 +84,6 @@ def masked_softmax(
 
     Returns:
         An array like `x`; sums are in float32 or float64.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> masked_softmax(jnp.zeros((1, 3)), jnp.array([[True, True, False]]))
-        Array([[0.5, 0.5, 0. ]], dtype=float32)
     """
     dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.inexact) else jnp.dtype("float32")
     axes = (axis,) if isinstance(axis, int) else axis

@@ -31,12 +31,6 @@ def orthogonal(x: jax.Array, a: float, b: float, c: float, steps: int) -> jax.Ar
 
     Args:
         a: the factor of x in each step x = a x + b (x x') x + c (x x')**2 x.
-
-    Example:
-        >>> x = jnp.diag(jnp.array([3.0, 0.5]))
-        >>> jnp.round(orthogonal(x, 2.0, -1.5, 0.5, steps=8), 3)
-        Array([[1., 0.],
-               [0., 1.]], dtype=float32)
     """
     tall = x.shape[-2] > x.shape[-1]
     # x x' has the size of the shorter side

@@ -43,12 +43,7 @@ class Held(NamedTuple):
 
 
 def array_bytes(shape: str) -> list[int]:
-    """Returns the bytes of each array of a shape in XLA's text.
-
-    Example:
-        >>> array_bytes("(f32[2,3]{1,0}, /*index=1*/bf16[4], pred[5], s32[])")
-        [24, 8, 5, 4]
-    """
+    """Returns the bytes of each array of a shape in XLA's text."""
     return [
         _bytes(dtype, digits, map(int, filter(None, dims.split(","))))
         for dtype, digits, dims, _ in _ARRAY.findall(shape)
@@ -59,10 +54,6 @@ def memory_bytes(shape: str) -> list[int]:
     """Returns the bytes that each array of a shape takes in the device's memory.
 
     On TPUs, arrays consist of tiles, and an array in another memory, such as that of the core, takes nothing.
-
-    Example:
-        >>> memory_bytes("(f32[64,3]{0,1:T(8,128)}, f32[64,3]{0,1:T(8,128)S(1)}, f32[64,3]{1,0})")
-        [4096, 0, 768]
     """
     sizes = []
     for dtype, digits, dims, layout in _ARRAY.findall(shape):

@@ -38,10 +38,6 @@ def budget_bytes(budget: Any) -> int:
     Raises:
         TypeError: for other types.
         ValueError: for other texts, and for budgets that are not positive.
-
-    Example:
-        >>> budget_bytes("16GB"), budget_bytes("1.5 KiB")
-        (16000000000, 1536)
     """
     if isinstance(budget, bool) or not isinstance(budget, int | float | str):
         raise TypeError(

@@ -11,15 +11,7 @@ from fkeras.layers import DotProductAttention
 
 
 def attention_kernels(model: Any, backend: str, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yields the path of each attention layer of a model, and its kernel in a training step.
-
-    Example:
-        >>> import fkeras as fk
-        >>> x = fk.Input((None, 4, 8))
-        >>> attention = fk.layers.DotProductAttention(kernel="xla", name="attention")
-        >>> dict(attention_kernels(fk.Model(x, attention(x, x, x)), "cpu"))
-        {'attention': 'xla'}
-    """
+    """Yields the path of each attention layer of a model, and its kernel in a training step."""
     if not isinstance(model, Network) or model.graph is None:
         return
     graph = model.graph

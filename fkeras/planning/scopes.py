@@ -57,11 +57,6 @@ def instructions(program: str) -> list[Instruction]:
 
     Args:
         program: the text of a compiled program, `compiled.as_text()`.
-
-    Example:
-        >>> (exp,) = instructions("  ROOT %exp.1 = f32[2,2]{1,0} exponential(%dot.1)")
-        >>> exp.name, exp.shape, exp.opcode, exp.names
-        ('exp.1', 'f32[2,2]{1,0}', 'exponential', ['dot.1'])
     """
     read, computation = [], ""
     for line in program.splitlines():
@@ -149,14 +144,6 @@ def scopes(program: Iterable[Instruction]) -> dict[str, str]:
 
     The compiler adds operations without a name, such as copies and transposes. These operations have the
     name of an operation inside of them, otherwise that of an operation that reads their result.
-
-    Example:
-        >>> text = '''ENTRY %main (x: f32[2]) -> f32[2] {
-        ...   %copy = f32[2]{0} copy(%x)
-        ...   ROOT %add.1 = f32[2]{0} add(%copy, %copy), metadata={op_name="jit(f)/dense/add"}
-        ... }'''
-        >>> scopes(instructions(text))
-        {'copy': 'jit(f)/dense', 'add.1': 'jit(f)/dense'}
     """
     program = list(program)
     names = {each.name: each.stack for each in program if each.stack}

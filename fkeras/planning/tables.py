@@ -14,12 +14,7 @@ _WIDTH, _GAP = 100, "  "
 
 
 def size_text(count: float) -> str:
-    """Returns a number of bytes with three digits and a unit of 1024.
-
-    Example:
-        >>> size_text(870), size_text(12 * 1024**2), size_text(0)
-        ('870 B', '12.0 MiB', '0 B')
-    """
+    """Returns a number of bytes with three digits and a unit of 1024."""
     size, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
     while size >= 1023.5 and len(units) > 1:
         size, units = size / 1024, units[1:]

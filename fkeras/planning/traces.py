@@ -87,10 +87,6 @@ def innermost(intervals: Iterable[Interval]) -> list[Interval]:
     """Returns the parts of nested intervals of one thread that belong to the innermost interval.
 
     A loop is an operation whose interval contains those of its body.
-
-    Example:
-        >>> innermost([Interval(0, 10, "while"), Interval(2, 5, "dot")])
-        [Interval(start=0, end=2, name='while'), Interval(start=2, end=5, name='dot'), Interval(start=5, end=10, name='while')]
     """
     parts: list[Interval] = []
     stack: list[Interval] = []

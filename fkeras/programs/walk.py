@@ -16,14 +16,7 @@ _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
 def opened(program: Jaxpr | ClosedJaxpr) -> tuple[Jaxpr, Sequence[Any]]:
-    """Returns a program and its constants; none for a program without constants of its own.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> jaxpr, constants = opened(jax.make_jaxpr(jnp.sin)(1.0))
-        >>> len(jaxpr.eqns), constants
-        (1, [])
-    """
+    """Returns a program and its constants; none for a program without constants of its own."""
     closed: Any = program
     return (closed.jaxpr, closed.consts) if hasattr(program, "consts") else (closed, ())
 
@@ -34,14 +27,7 @@ def equations(program: Jaxpr | ClosedJaxpr) -> Sequence[JaxprEqn]:
 
 
 def called(equation: JaxprEqn) -> Any:
-    """Returns the program that a primitive of `CALLS` runs; None for other primitives.
-
-    Example:
-        >>> import jax
-        >>> (equation,) = equations(jax.make_jaxpr(jax.jit(lambda x: 2 * x))(1.0))
-        >>> len(equations(called(equation)))
-        1
-    """
+    """Returns the program that a primitive of `CALLS` runs; None for other primitives."""
     parameter = CALLS.get(equation.primitive.name)
     return None if parameter is None else equation.params[parameter]
 
@@ -62,12 +48,6 @@ def all_equations(
 
     Args:
         enter: whether the programs inside of an equation are read.
-
-    Example:
-        >>> import jax
-        >>> program = jax.make_jaxpr(jax.jit(lambda x: 2 * x))(1.0)
-        >>> [equation.primitive.name for equation in all_equations(program)]
-        ['jit', 'mul']
     """
     for equation in program.eqns:
         yield equation
@@ -83,12 +63,6 @@ def needed(program: Jaxpr | ClosedJaxpr, effects: bool = True) -> list[JaxprEqn]
 
     Args:
         effects: whether equations with effects, such as a print, are needed too.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> program = jax.make_jaxpr(lambda x: (jnp.sin(x), 2 * x)[1])(1.0)
-        >>> [equation.primitive.name for equation in needed(program)]
-        ['mul']
     """
     jaxpr, _ = opened(program)
     wanted = {id(variable) for variable in jaxpr.outvars}
@@ -115,13 +89,6 @@ def follow(
         constant: `(array, aval) -> value` of a constant or a literal.
         apply: `(equation, values of its operands) -> values of its results`.
         chosen: the equations to follow; by default all.
-
-    Example:
-        >>> import jax
-        >>> program = jax.make_jaxpr(lambda x: 2 * x + x)(1.0)
-        >>> follow(program, ["x"], lambda array, aval: str(array),
-        ...        lambda equation, texts: [f"{equation.primitive.name}({', '.join(texts)})"])
-        ['add(mul(2.0, x), x)']
     """
     jaxpr, constants = opened(program)
     known: dict[Any, Value] = dict(zip(jaxpr.invars, values, strict=True))
@@ -146,11 +113,6 @@ def depends(program: Jaxpr | ClosedJaxpr, count: int) -> bool:
     """Returns whether the first output depends on any of the first `count` inputs.
 
     An equation with programs inside counts as a dependency of all its results on all its operands.
-
-    Example:
-        >>> import jax
-        >>> depends(jax.make_jaxpr(lambda x, y: 2 * y)(1.0, 1.0), 1)
-        False
     """
     jaxpr, _ = opened(program)
     reached = set(jaxpr.invars[:count])
@@ -162,11 +124,5 @@ def depends(program: Jaxpr | ClosedJaxpr, count: int) -> bool:
 
 
 def text_of(program: Jaxpr | ClosedJaxpr) -> str:
-    """Returns the text of a program without addresses: equal programs have equal texts.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> text_of(jax.make_jaxpr(jnp.sin)(1.0)) == text_of(jax.make_jaxpr(jnp.sin)(2.0))
-        True
-    """
+    """Returns the text of a program without addresses: equal programs have equal texts."""
     return _ADDRESS.sub("", str(program))

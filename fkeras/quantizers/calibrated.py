@@ -46,13 +46,6 @@ def gptq_codes(kernel: np.ndarray, moments: np.ndarray, config: GPTQConfig) -> C
 
     Raises:
         ValueError: if the moments with the damping have no inverse.
-
-    Example:
-        >>> import numpy as np
-        >>> codes = gptq_codes(np.array([[0.0, 1.5], [3.0, 0.0]]), np.eye(2), GPTQConfig(2))
-        >>> codes.codes, codes.scale.ravel()
-        (array([[0, 3],
-               [3, 0]], dtype=uint8), array([1. , 0.5]))
     """
     rows = kernel.shape[0]
     order = (

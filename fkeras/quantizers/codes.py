@@ -113,13 +113,6 @@ def dequantize_groups(
         scale: the scales, with one entry for each group along `axis`.
         zero: the zero points, with one entry for each group along `axis`.
         groups: the index of the group for each entry of the codes along `axis`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> codes, groups = jnp.array([[1], [2], [3]], "int8"), jnp.array([0, 0, 1])
-        >>> scale, zero = jnp.array([[0.5], [2.0]]), jnp.array([[1], [0]], "int8")
-        >>> dequantize_groups(codes, scale, zero, groups, axis=0).ravel()
-        Array([0. , 0.5, 6. ], dtype=float32)
     """
     groups = groups.astype("int32")
     scale = jnp.take(scale, groups, axis=axis)

@@ -34,14 +34,6 @@ def open_computed(path: FilePath, custom_objects: Mapping[str, Any] | None = Non
         FileNotFoundError: for a missing file.
         ValueError: for another suffix.
         FileError: for a damaged file.
-
-    Example:
-        >>> import jax, pathlib, tempfile, fkeras as fk
-        >>> path = pathlib.Path(tempfile.mkdtemp(), "m.keras")
-        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2)]).build(jax.random.key(0))
-        >>> fk.save_model(path, model)
-        >>> open_computed(path) == (model, {})
-        True
     """
     path = as_path(path)
     suffix = os.path.splitext(path)[1].lower()

@@ -65,15 +65,6 @@ def find_cut(model: Network, x: Tree) -> FrozenPart:
     Args:
         model: a built model with a graph, without strings.
         x: the inputs, or their specs; the number of rows has no effect.
-
-    Example:
-        >>> import jax, numpy as np, fkeras as fk
-        >>> from fkeras.transforms.frozen_part import find_cut
-        >>> body = fk.layers.Dense(3, name="body", trainable=False)
-        >>> model = fk.Sequential([fk.Input((2,)), body, fk.layers.Dropout(0.5), fk.layers.Dense(1)])
-        >>> part = find_cut(model.build(jax.random.key(0)), np.ones((4, 2), "float32"))
-        >>> part.cut.front, part.reasons
-        ((1,), ("'dropout' (Dropout) draws random numbers",))
     """
     reasons: dict[str, str] = {}
     cut = _by_behavior(model, "", None, reasons)

@@ -46,19 +46,6 @@ def intercept(
         around: `(path, layer, context, inputs, options) -> Output`; the path is that of
             `fk.engine.sublayers`.
         inside: returns whether the calls inside a layer are intercepted too.
-
-    Example:
-        >>> import jax, jax.numpy as jnp, fkeras as fk
-        >>> from fkeras.transforms.intercepting import intercept
-        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2, name="a"), fk.layers.Dense(1)])
-        >>> def around(path, layer, context, inputs, options):
-        ...     print(path or "model", "takes", inputs[0].shape)
-        ...     return context.run(layer, *inputs, **options)
-        >>> copy = intercept(model.build(jax.random.key(0)), around)
-        >>> _ = fk.Context().run(copy, jnp.ones((1, 3)))
-        model takes (1, 3)
-        a takes (1, 3)
-        dense takes (1, 2)
     """
     if isinstance(layer, InputLayer):  # an input is not computed, and the graph reads its options
         return layer
@@ -105,15 +92,6 @@ def trace_values(layer: Layer, context: Context, *inputs: Any) -> tuple[TracedCa
 
     Args:
         layer: a built layer or model.
-
-    Example:
-        >>> import jax, jax.numpy as jnp, fkeras as fk
-        >>> from fkeras.transforms.intercepting import trace_values
-        >>> x = fk.Input((3,))
-        >>> shared = fk.layers.Dense(3, name="shared")
-        >>> model = fk.Model(x, shared(shared(x))).build(jax.random.key(0))
-        >>> [(c.path, c.number) for c in trace_values(model, fk.Context(), jnp.ones((1, 3)))]
-        [('shared', 0), ('shared', 1), ('', 0)]
     """
     return trace_calls(layer, lambda intercepted: context.run(intercepted, *inputs))[0]
 
@@ -127,14 +105,6 @@ def trace_calls(
         layer: a built layer or model.
         compute: `(layer) -> value`; calls the layer, or layers inside the layer, any number of times.
         inside: returns whether the calls inside a layer are traced too.
-
-    Example:
-        >>> import jax, jax.numpy as jnp, fkeras as fk
-        >>> from fkeras.transforms.intercepting import trace_calls
-        >>> layer = fk.layers.Dense(1, name="a").build(jax.random.key(0), (None, 3))
-        >>> calls, value = trace_calls(layer, lambda layer: layer(jnp.ones((2, 3))).shape)
-        >>> [call.inputs[0].shape for call in calls], value
-        ([(2, 3)], (2, 1))
     """
     traced_calls: list[TracedCall] = []
     call_numbers, call_counts = itertools.count(), collections.Counter[str]()
@@ -178,16 +148,6 @@ def trace_gradients(
     Returns:
         The gradients of the trainable weights by path, and by ticket the gradients of the outputs and
         inputs of each call, one for each floating-point array in them.
-
-    Example:
-        >>> import jax, jax.numpy as jnp, fkeras as fk
-        >>> from fkeras.transforms.intercepting import trace_gradients, trace_values
-        >>> layer = fk.layers.Dense(1, use_bias=False).build(jax.random.key(0), (None, 2))
-        >>> context, x = fk.Context(), jnp.ones((1, 2))
-        >>> calls = trace_values(layer, context, x)
-        >>> weights, found = trace_gradients(layer, context, (x,), calls, lambda _, o: o.value.sum())
-        >>> weights["kernel"].ravel(), found[0][0]
-        (Array([1., 1.], dtype=float32), [Array([[1.]], dtype=float32)])
     """
     skeleton, leaves = skeleton_of(layer), leaves_of(layer)
     weights = zip(skeleton.names, leaves, skeleton.trainable, strict=True)

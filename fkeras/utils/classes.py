@@ -49,11 +49,6 @@ def classes_of(
     Raises:
         TypeError: for values that are neither numbers nor names.
         ValueError: for other shapes, NaN, and a class that does not exist.
-
-    Example:
-        >>> numbers, scores, count = classes_of("f", "y", [[0.1, 0.9], [0.8, 0.2]], None)
-        >>> numbers.tolist(), scores.tolist(), count
-        ([1, 0], [0.9, 0.8], 2)
     """
     where = f"{where}: {argument}"
     array = np.asarray(values)

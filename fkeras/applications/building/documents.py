@@ -76,12 +76,7 @@ PREPROCESSED = "images from its module's `preprocess_input`, which scales pixels
 
 
 def docstring(function: str, document: Document, names: tuple[str, ...], sizes: Sizes) -> str:
-    """Returns the docstring of an architecture.
-
-    Example:
-        >>> docstring("Net", Document("Net", "Net, 2020.", RAW), ("name",), Sizes(224))[:13]
-        'Composes Net.'
-    """
+    """Returns the docstring of an architecture."""
     descriptions = {**_ARGUMENTS, **document.extra}
     lines = (f"    {name}: {descriptions[name]}" for name in names)
     arguments = "\n".join(lines).format(

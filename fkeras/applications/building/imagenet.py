@@ -139,11 +139,6 @@ def preprocess_tf(x: Images, data_format: str | None = None) -> Images:
 
     Raises:
         ValueError: for an unknown data format.
-
-    Example:
-        >>> import numpy as np
-        >>> preprocess_tf(np.array([[[0.0, 127.5, 255.0]]]))
-        array([[[-1.,  0.,  1.]]])
     """
     return preprocess_input(x, data_format, "tf")
 

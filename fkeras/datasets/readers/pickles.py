@@ -50,15 +50,6 @@ def read_pickle(data: bytes) -> Any:
 
     Args:
         data: the pickle. Strings of Python 2 are read as bytes.
-
-    Example:
-        >>> import pickle
-        >>> read_pickle(pickle.dumps({"a": [1, (2.5, None)], "b": np.arange(3)}))
-        {'a': [1, (2.5, None)], 'b': array([0, 1, 2])}
-        >>> read_pickle(pickle.dumps(print))
-        Traceback (most recent call last):
-        ...
-        fkeras.datasets.readers.pickles.PickleError: the function 'builtins.print', which is not run
     """
     try:
         return _Reader(data).read()

@@ -24,11 +24,6 @@ def largest_array(program: ClosedJaxpr, unit: int = 1) -> tuple[int, tuple]:
 
     Args:
         unit: the number that replaces an unknown size; a multiple of `unit` counts as its factor.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> largest_array(jax.make_jaxpr(lambda x: jnp.outer(x, x).sum())(jnp.ones(3)).jaxpr)
-        (36, (3, 3))
     """
     return max(_sizes(program, unit), key=lambda pair: pair[0], default=(0, ()))
 
@@ -37,13 +32,6 @@ def fixing_reshape(program: Jaxpr | ClosedJaxpr) -> tuple[tuple, tuple] | None:
     """Returns `(old shape, new shape)` of a reshape that fits one value of an unknown size alone.
 
     JAX infers such a reshape without an error: with unknown sizes it cannot decide on the equation.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> x = jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 4"), "float32")
-        >>> program = jax.make_jaxpr(lambda x: jnp.reshape(x, (6, 2)))(x)
-        >>> [str(shape) for shape in fixing_reshape(program.jaxpr)]
-        ['(b, 4)', '(6, 2)']
     """
     for equation in all_equations(program):
         if equation.primitive.name == "reshape":

@@ -26,11 +26,6 @@ def takes_specs(hook: Any, kind: str) -> Any:
     Args:
         kind: "build", "init_state" or "init_cache". An author's `init_cache(self, size, *specs)` makes
             entries; callers write `init_cache(batch, length, *specs, slack=0)` and get the whole state.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> fk.layers.Dense(2).build(jax.random.key(0), (None, 3)).kernel.shape
-        (3, 2)
     """
     if kind == "init_state":
 
@@ -110,11 +105,6 @@ def build_shapes(layer: Layer, *specs: Tree, state: bool = False) -> tuple[Any, 
     Args:
         layer: a layer or network.
         state: whether to make the state; the state is `{}` otherwise.
-
-    Example:
-        >>> import fkeras as fk
-        >>> build_shapes(fk.layers.Dense(2), (None, 3))[0].kernel
-        ShapeDtypeStruct(shape=(3, 2), dtype=float32)
     """
     # a side effect of the trace, since a traced function cannot return ShapeDtypeStructs
     shapes: list[Any] = []

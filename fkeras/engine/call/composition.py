@@ -26,15 +26,7 @@ from fkeras.engine.values.frozen import is_array
 
 
 def compose(call: Callable[..., Any], inputs: tuple) -> Tree:
-    """Calls the `call` method of a model on symbolic inputs; records calls on constants inside.
-
-    Example:
-        >>> import jax.numpy as jnp, fkeras as fk
-        >>> def call(x):
-        ...     return x + fk.layers.Embedding(5, 2)(jnp.arange(3))
-        >>> compose(call, (fk.Input((3, 2)),)).shape
-        (None, 3, 2)
-    """
+    """Calls the `call` method of a model on symbolic inputs; records calls on constants inside."""
     return call(*inputs)
 
 

@@ -38,13 +38,6 @@ class Signature:
         outputs: spec of each output.
         masks: spec of each output's mask, None for an output without a mask.
         largest_bytes: size of the largest array that the call computes; unknown sizes count as 1.
-
-    Example:
-        >>> import fkeras as fk
-        >>> x = fk.Input((3,))
-        >>> y = fk.layers.Dense(2)(x)
-        >>> y.node.signature == fk.layers.Dense(2)(x).node.signature
-        True
     """
 
     args: Any
@@ -64,13 +57,7 @@ class Signature:
 
 
 def input_signature(spec: Spec) -> Signature:
-    """The signature of a graph's input.
-
-    Example:
-        >>> from fkeras.engine import Spec
-        >>> input_signature(Spec(("b", 3))).outputs
-        (Spec(dims=('b', 3), dtype='float32'),)
-    """
+    """The signature of a graph's input."""
     return Signature(None, None, None, STRICT, Ref(0), (spec,), (None,))
 
 

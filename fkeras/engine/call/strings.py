@@ -34,46 +34,22 @@ class HandlesStrings:
 
 
 def reads_strings(layer: object) -> bool:
-    """Returns whether a layer takes strings.
-
-    Example:
-        >>> import fkeras as fk
-        >>> [reads_strings(l) for l in (fk.layers.StringLookup(vocabulary=["a"]), fk.layers.ReLU())]
-        [True, False]
-    """
+    """Returns whether a layer takes strings."""
     return isinstance(layer, HandlesStrings) and layer._reads_strings
 
 
 def makes_strings(layer: object) -> bool:
-    """Returns whether a layer returns strings.
-
-    Example:
-        >>> import fkeras as fk
-        >>> makes_strings(fk.layers.StringLookup(vocabulary=["a"], invert=True))
-        True
-    """
+    """Returns whether a layer returns strings."""
     return isinstance(layer, HandlesStrings) and layer._makes_strings
 
 
 def has_strings(layer: object) -> bool:
-    """Returns whether a layer takes or returns strings.
-
-    Example:
-        >>> import fkeras as fk
-        >>> has_strings(fk.layers.ReLU())
-        False
-    """
+    """Returns whether a layer takes or returns strings."""
     return reads_strings(layer) or makes_strings(layer)
 
 
 def takes_part(layer: Layer, specs: tuple[Spec, ...]) -> bool:
-    """Returns whether strings are among the inputs or the outputs of a call.
-
-    Example:
-        >>> import fkeras as fk
-        >>> takes_part(fk.layers.ReLU(), (Spec(("b",), "string"),))
-        True
-    """
+    """Returns whether strings are among the inputs or the outputs of a call."""
     return makes_strings(layer) or any(spec.dtype == STRING for spec in specs)
 
 
@@ -106,12 +82,7 @@ def _array(spec: Spec, size: int, text: str) -> np.ndarray:
 
 
 def sample_shape(spec: Spec, size: int) -> tuple[int, ...]:
-    """Returns the shape of a spec with `size` for each unknown axis.
-
-    Example:
-        >>> sample_shape(Spec(("b", 2), STRING), 32)
-        (32, 2)
-    """
+    """Returns the shape of a spec with `size` for each unknown axis."""
     return tuple(size if isinstance(dim, str) else dim for dim in spec.dims)
 
 

@@ -63,12 +63,7 @@ def trials(
 
 
 def numbers_in(*trees: Any) -> list[int]:
-    """Returns the positive integers in configurations, and the product of each tuple of integers.
-
-    Example:
-        >>> numbers_in({"target_shape": (3, 5), "name": "a"}, 7)
-        [3, 5, 15, 7]
-    """
+    """Returns the positive integers in configurations, and the product of each tuple of integers."""
     numbers: dict[int, None] = {}
     for tree in trees:
         _collect(tree, numbers)

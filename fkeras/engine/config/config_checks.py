@@ -58,10 +58,6 @@ def expect(
 
     Raises:
         FKerasError: if the value has another type and `make_error` is None.
-
-    Example:
-        >>> expect([1], list, "the inbound_nodes")
-        [1]
     """
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if _fits(value, kinds):
@@ -116,16 +112,7 @@ def _of_layer(layer: str | None) -> MakeError:
 
 @contextlib.contextmanager
 def naming(layer: str | None) -> Iterator[None]:
-    """Sets the attribute `layer` of exceptions from the block, unless they already have a layer.
-
-    Example:
-        >>> try:
-        ...     with naming("dense"):
-        ...         raise ValueError("units")
-        ... except ValueError as error:
-        ...     error.layer
-        'dense'
-    """
+    """Sets the attribute `layer` of exceptions from the block, unless they already have a layer."""
     try:
         yield
     except Exception as error:

@@ -12,12 +12,7 @@ from typing import Any
 
 
 def plain_name(name: object) -> str | None:
-    """Returns the part of a registered name after the package; None for any other name.
-
-    Example:
-        >>> plain_name("my_package>Scale"), plain_name("Scale"), plain_name("ab,bc->ac")
-        ('Scale', None, None)
-    """
+    """Returns the part of a registered name after the package; None for any other name."""
     if not isinstance(name, str) or name.count(">") != 1:
         return None
     package, _, plain = name.partition(">")
@@ -55,12 +50,7 @@ class CustomObjects(dict):
 def custom_object(
     custom_objects: Mapping[str, Any] | None, name: str, registered: str | None = None
 ) -> tuple[Any, ...]:
-    """Returns `(object,)` for a file's `name` and `registered` name, or `()` for unknown names.
-
-    Example:
-        >>> custom_object({"my_package>Scale": int}, "Scale", "my_package>Scale")
-        (<class 'int'>,)
-    """
+    """Returns `(object,)` for a file's `name` and `registered` name, or `()` for unknown names."""
     if not custom_objects:
         return ()
     for key in (registered, name, plain_name(registered), plain_name(name)):
@@ -70,12 +60,7 @@ def custom_object(
 
 
 def registered_object(custom_objects: Mapping[str, Any] | None, name: str) -> tuple[Any, ...]:
-    """Returns `(object,)` if exactly one registered name ends in `name`, otherwise `()`.
-
-    Example:
-        >>> registered_object({"my_package>Scale": int}, "Scale")
-        (<class 'int'>,)
-    """
+    """Returns `(object,)` if exactly one registered name ends in `name`, otherwise `()`."""
     objects = [value for key, value in (custom_objects or {}).items() if plain_name(key) == name]
     return (objects[0],) if len(objects) == 1 else ()
 

@@ -69,12 +69,7 @@ _ALIASES = types.MappingProxyType(
 
 
 def file_namespace(module: str | None) -> str | None:
-    """Returns the namespace for a file's module: "" for `fkeras` itself, None for a foreign module.
-
-    Example:
-        >>> file_namespace("keras.src.layers.core.dense"), file_namespace("keras.src.models.functional"), file_namespace("os")
-        ('layers', '', None)
-    """
+    """Returns the namespace for a file's module: "" for `fkeras` itself, None for a foreign module."""
     parts = (module or "").split(".")
     if parts[0] not in _PACKAGES:
         return None
@@ -93,12 +88,7 @@ def file_namespace(module: str | None) -> str | None:
 
 
 def public(name: str, home: str) -> Any:
-    """Returns the class or function `name` of the namespace `home` if a file may use it, or None.
-
-    Example:
-        >>> public("Functional", "").__name__, public("load_model", ""), public("get", "losses")
-        ('Model', None, None)
-    """
+    """Returns the class or function `name` of the namespace `home` if a file may use it, or None."""
     name = _ALIASES.get(name, name)
     namespace = late_module(home)
     public_names = getattr(namespace, "__all__", ()) if home else _ROOT
@@ -115,12 +105,7 @@ def public(name: str, home: str) -> Any:
 
 
 def without_module(name: str) -> list[Any]:
-    """Returns the classes and functions of a name in all namespaces, each object once.
-
-    Example:
-        >>> [value.__module__ for value in without_module("Identity")]
-        ['fkeras.layers.core.identity', 'fkeras.initializers.constant']
-    """
+    """Returns the classes and functions of a name in all namespaces, each object once."""
     found: list[Any] = []
     for home in _WITHOUT_MODULE:
         value = public(name, home)
@@ -147,14 +132,6 @@ def find(
     Raises:
         ValueError: for an unknown name; the message suggests the nearest known name.
         TypeError: if the name or the module is not a string.
-
-    Example:
-        >>> find("relu", "keras.activations").__name__
-        'relu'
-        >>> find("system", "os")
-        Traceback (most recent call last):
-        ...
-        ValueError: deserialize: there is no 'system' in the module 'os'. ...
     """
     if not isinstance(name, str) or not isinstance(module, str | None):
         raise TypeError(

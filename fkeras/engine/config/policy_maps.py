@@ -40,13 +40,7 @@ _MOST_TRIALS = 1e6
 
 
 def policy_map(dtype: Json) -> Mapping[str, Any] | None:
-    """Returns the configuration of a DTypePolicyMap in JSON data; None for any other dtype.
-
-    Example:
-        >>> policy_map({"config": {"default_policy": "float32", "policy_map": {}}})
-        {'default_policy': 'float32', 'policy_map': {}}
-        >>> policy_map("float32")
-    """
+    """Returns the configuration of a DTypePolicyMap in JSON data; None for any other dtype."""
     inner = dtype.get("config", dtype) if isinstance(dtype, Mapping) else None
     return inner if isinstance(inner, Mapping) and "policy_map" in inner else None
 

@@ -54,12 +54,6 @@ def count_operations(function: Callable[..., Any], *arguments: Tree) -> Costs:
 
     Args:
         *arguments: trees of arrays, or of `jax.ShapeDtypeStruct`.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> matrix = jax.ShapeDtypeStruct((3, 3), "float32")
-        >>> count_operations(lambda a: jnp.exp(a @ a), matrix)
-        Costs(flops=54.0, transcendentals=9.0, unknown=frozenset())
     """
     return count_jaxpr(jax.make_jaxpr(function)(*arguments).jaxpr)
 

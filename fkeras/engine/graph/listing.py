@@ -19,14 +19,7 @@ Describe: TypeAlias = Callable[[str, bool], tuple[str, str, Lines]]
 
 
 def lines_text(lines: Lines) -> str:
-    """Returns lines as text.
-
-    Example:
-        >>> print(lines_text([("Graph:", [("x = Input", []), ("return x", [])])]))
-        Graph:
-            x = Input
-            return x
-    """
+    """Returns lines as text."""
     blocks = ((line, lines_text(below).replace("\n", "\n    ")) for line, below in lines)
     return "\n".join(f"{line}\n    {text}" if text else line for line, text in blocks)
 

@@ -72,16 +72,6 @@ def steps_with_repeats(graph: CallTable) -> tuple[Step, ...]:
 
     Args:
         graph: a graph with its layers' shapes; see `Graph.bind`.
-
-    Example:
-        >>> import fkeras as fk
-        >>> x = fk.Input((4,))
-        >>> y = x
-        >>> for _ in range(5):
-        ...     y = y + fk.layers.Dense(4, "relu")(y)
-        >>> (repeat,) = steps_with_repeats(fk.Model(x, y).graph)
-        >>> len(repeat.blocks), repeat.layers[0]
-        (5, ('dense', 'dense_1', 'dense_2', 'dense_3', 'dense_4'))
     """
     return _Search(graph).steps(range(len(graph.run_order)))
 
@@ -355,12 +345,7 @@ class _Blocks:
 
 
 def _periodic(labels: np.ndarray) -> list[tuple[int, int, int]]:
-    """Returns `(start, stop, period)` of the stretches with a period, most saved calls first.
-
-    Example:
-        >>> _periodic(np.array([7, 1, 2, 1, 2, 1, 5]))
-        [(1, 6, 2)]
-    """
+    """Returns `(start, stop, period)` of the stretches with a period, most saved calls first."""
     stretches = []
     for period in range(1, len(labels) // 2 + 1):
         for start, stop in _runs(labels[:-period] == labels[period:]):

@@ -14,12 +14,6 @@ def running_order(graph: CallTable) -> tuple[int, ...]:
     order within a depth matters. In a graph made with this library, calls of one depth run in
     the order of `calls`, from left to right. In a graph from a file of Keras, recognizable by
     another mask rule than "strict", they run in Keras's order, that of a walk from the outputs.
-
-    Example:
-        >>> import fkeras as fk
-        >>> x = fk.Input((3,))
-        >>> running_order(fk.Model(x, fk.layers.Dense(2)(fk.layers.ReLU()(x))).graph)
-        (1, 2)
     """
     computed = [n for n, call in enumerate(graph.calls) if not call.is_input]
     if all(graph.calls[n].mask_rule == STRICT for n in computed):

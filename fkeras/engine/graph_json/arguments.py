@@ -213,10 +213,6 @@ def checked_value(value: Json, kind: Kind, where: str, key: str) -> Json:
 
     Raises:
         FKerasError: for a value of another type.
-
-    Example:
-        >>> checked_value([], list, "'dense'", "inbound_nodes")
-        []
     """
 
     def make_error(problem: str) -> FKerasError:

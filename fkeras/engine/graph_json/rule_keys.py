@@ -59,12 +59,7 @@ def written_rule(config: Mapping[str, Any], rule: str) -> dict[str, str]:
 
 
 def with_rule(config: Json, rule: str) -> Json:
-    """The configuration of a model, with this rule for every network that has none.
-
-    Example:
-        >>> with_rule({"class_name": "Sequential", "config": {"layers": []}}, "drop")
-        {'class_name': 'Sequential', 'config': {'layers': [], 'mask_rule': 'drop'}}
-    """
+    """The configuration of a model, with this rule for every network that has none."""
     # no recursion: the depth of the configuration comes from a file
     root: list[Any] = [config]
     pending: list[tuple[Any, Any]] = [(root, 0)]

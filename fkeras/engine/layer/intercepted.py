@@ -62,11 +62,5 @@ class Intercepted(Layer):
 
 
 def computed_layer(layer: Any) -> Any:
-    """Returns the layer that a call computes: the layer inside an interception, or the layer itself.
-
-    Example:
-        >>> import fkeras as fk
-        >>> computed_layer(fk.layers.ReLU())
-        ReLU()
-    """
+    """Returns the layer that a call computes: the layer inside an interception, or the layer itself."""
     return layer.layer if isinstance(layer, Intercepted) else layer

@@ -23,22 +23,6 @@ def complete_docstring(cls: type, arguments: Sequence[str]) -> None:
 
     Args:
         arguments: names of the constructor's arguments, in order.
-
-    Example:
-        >>> class Base:
-        ...     '''Scales.
-        ...
-        ...     Args of the family:
-        ...         rate: the factor.
-        ...     '''
-        >>> class Half(Base):
-        ...     '''Halves.'''
-        >>> complete_docstring(Half, ["rate"])
-        >>> print(Half.__doc__)
-        Halves.
-        <BLANKLINE>
-        Args:
-            rate: the factor.
     """
     docstrings = (base.__doc__ or "" for base in cls.__mro__[1:])
     families = [docstring for docstring in docstrings if _MARK in docstring]

@@ -137,14 +137,7 @@ def describe_value(value: object) -> str:
 
 
 def add_note(error: BaseException, text: str) -> None:
-    """Adds a note to an exception, even if its class rejects attributes.
-
-    Example:
-        >>> error = ValueError("expected 3")
-        >>> add_note(error, "in batch 2")
-        >>> error.__notes__
-        ['in batch 2']
-    """
+    """Adds a note to an exception, even if its class rejects attributes."""
     try:
         BaseException.add_note(error, text)
     except Exception:

@@ -65,12 +65,7 @@ def key_path(error: BaseException) -> str | None:
 
 
 def written(keys: Sequence[Any]) -> str:
-    """Returns a key path as text; the beginning of a long path is replaced by "...".
-
-    Example:
-        >>> written(("config", "layers", 1, "config", "units"))
-        'config.layers[1].config.units'
-    """
+    """Returns a key path as text; the beginning of a long path is replaced by "..."."""
     shown_keys = keys if len(keys) <= _KEYS else ("...", *keys[-_KEYS:])
     text = ""
     for key in shown_keys:

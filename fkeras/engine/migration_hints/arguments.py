@@ -19,12 +19,6 @@ def unknown_argument(where: str, name: str, names: Sequence[str]) -> str:
 
     Args:
         where: the class or function.
-
-    Example:
-        >>> unknown_argument("Adam", "lr", ("learning_rate",))
-        "Adam: there is no argument 'lr'. Instead: `learning_rate`, as in `fk.optimizers.Adam(learning_rate=0.001)`."
-        >>> unknown_argument("Dense", "unit", ("units",))
-        "Dense: there is no argument 'unit'. Did you mean 'units'? It takes: units."
     """
     remedy = hints("argument").get(name)
     if remedy is not None:

@@ -120,13 +120,7 @@ def rejected_field_assignment(value: Any, name: str) -> str:
 
 
 def rejected_assignment(layer: Layer, name: str, value: object = None) -> str:
-    """Returns the error message for the assignment `layer.name = value`.
-
-    Example:
-        >>> import fkeras as fk
-        >>> print(rejected_assignment(fk.layers.Dense(2), "units", 3))
-        Dense: a layer is a value, so 'units' cannot be set. Instead, make a copy: `layer = layer.replace(units=...)`.
-    """
+    """Returns the error message for the assignment `layer.name = value`."""
     where, cls = _where(layer), type(layer)
     declared = {f.name for f in dataclasses.fields(layer)}
     if name == "trainable":

@@ -29,20 +29,6 @@ def returned(result: _T, where: str, line: str, depth: int = 1) -> _T:
         where: the function, such as "fk.freeze" or "Trainer.fit".
         line: the line to write instead.
         depth: number of frames from the caller of `returned` to the user's statement.
-
-    Example:
-        >>> import warnings
-        >>> def polish(word):
-        ...     return returned(word.strip(), "polish", "word = polish(word)")
-        >>> word = polish(" a ")
-        >>> def wrong():
-        ...     polish(" a ")
-        >>> with warnings.catch_warnings(record=True) as messages:
-        ...     warnings.simplefilter("always")
-        ...     wrong()
-        >>> print(messages[0].message)
-        polish: returns a new value and changes nothing in place; this statement drops the value.
-        Write `word = polish(word)`, or `_ = polish(...)` to drop it on purpose.
     """
     try:
         frame = sys._getframe(depth + 1)

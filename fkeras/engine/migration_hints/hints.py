@@ -13,10 +13,6 @@ def hints(table: str) -> Mapping[str, str]:
 
     Args:
         table: kind of object, such as "layer" and "metric", or a namespace, such as "fkeras.ops".
-
-    Example:
-        >>> hints("fkeras.ops")["reduce_mean"], len(hints("value"))
-        ('`fk.ops.mean(x)`', 0)
     """
     return _tables().get(table, ("", {}))[1]
 
@@ -26,11 +22,6 @@ def keras_table() -> Iterator[tuple[str, list[tuple[str, str]]]]:
 
     Rows with equal hints are one row, whose names are separated by commas. Code in hints stands in
     backticks, as in the error messages.
-
-    Example:
-        >>> sections = dict(keras_table())
-        >>> next(row for row in sections["Attributes of trainers"] if row[0] == "model")
-        ('model', 'the model is in the run: `model = run.model`')
     """
     for table, (title, by_name) in _tables().items():
         names: dict[str, list[str]] = {}

@@ -20,14 +20,6 @@ class MissingModules(MetaPathFinder):
 
         Raises:
             ModuleNotFoundError: for every public name in a package of fkeras.
-
-        Example:
-            >>> try:
-            ...     import fkeras.mixed_precision
-            ... except ModuleNotFoundError as error:
-            ...     print(error)
-            fk: has no name 'mixed_precision'. Instead: `layers.Dense(2, dtype="mixed_bfloat16")`: each
-            layer has its own dtype policy.
         """
         parent, _, name = fullname.rpartition(".")
         if not fullname.startswith("fkeras.") or name.startswith("_"):

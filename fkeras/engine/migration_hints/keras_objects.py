@@ -34,13 +34,7 @@ _FUNCTION_HOMES = ("activations", "losses", "metrics", "initializers", "ops")
 
 
 def is_from_keras(value: object) -> bool:
-    """Returns whether a value is an object, class or function of Keras, or of a Keras subclass.
-
-    Example:
-        >>> import fkeras as fk
-        >>> is_from_keras(fk.layers.Dense(2)), is_from_keras("adam")
-        (False, False)
-    """
+    """Returns whether a value is an object, class or function of Keras, or of a Keras subclass."""
     # most arguments are plain values
     if value is None or type(value) in _PLAIN or not _keras_is_imported():
         return False
@@ -70,10 +64,6 @@ def conversion(value: object) -> str | None:
 
     Returns:
         The text, or None for a value that is not from Keras.
-
-    Example:
-        >>> conversion("adam") is None
-        True
     """
     if not is_from_keras(value):
         return None

@@ -50,12 +50,6 @@ def missing_name(module: str, name: str) -> str:
 
     Args:
         module: the namespace, such as "fkeras.layers".
-
-    Example:
-        >>> missing_name("fkeras", "Dense")
-        "fk: has no name 'Dense'. Instead: `fk.layers.Dense`."
-        >>> missing_name("fkeras.ops", "reduce_mean")
-        "fk.ops: has no name 'reduce_mean'. Instead: `fk.ops.mean(x)`."
     """
     where = f"{_display_name(module)}: has no name {name!r}."
     remedy = hints(module).get(name)

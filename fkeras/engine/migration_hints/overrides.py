@@ -47,15 +47,6 @@ def check_model_methods(cls: type) -> None:
 
     Raises:
         TypeError: for such a method; the message shows an objective or a line to write instead.
-
-    Example:
-        >>> import fkeras as fk
-        >>> try:
-        ...     class Mine(fk.Model):
-        ...         def train_step(self, data): ...
-        ... except TypeError as error:
-        ...     print(str(error).splitlines()[0])
-        Mine: train_step is never called, as a Trainer trains the model. Write the step's loss as an objective:
     """
     for name, remedy in hints("model method").items():
         if hasattr(cls, name):
@@ -74,12 +65,6 @@ def own_attributes(cls: type, root: type) -> dict[str, Any]:
 
     Args:
         root: a base class of `cls`.
-
-    Example:
-        >>> class Mixin:
-        ...     size = 3
-        >>> own_attributes(type("Both", (Mixin, dict), {}), dict)["size"]
-        3
     """
     bases = [base for base in cls.__mro__ if base not in root.__mro__]
     return {name: value for base in reversed(bases) for name, value in base.__dict__.items()}
@@ -93,15 +78,6 @@ def check_trainer_methods(cls: type, root: type) -> None:
 
     Raises:
         TypeError: for such a method; the message shows an objective to write instead.
-
-    Example:
-        >>> import fkeras as fk
-        >>> try:
-        ...     class Mine(fk.Trainer):
-        ...         def step(self, run, batch): ...
-        ... except TypeError as error:
-        ...     print(str(error)[:28])
-        Mine: step is never called,
     """
     name = next((name for name in _TRAINER if name in own_attributes(cls, root)), None)
     if name is not None:
@@ -117,16 +93,6 @@ def check_callback(where: str, methods: dict[str, Any], bound: bool = True) -> N
 
     Raises:
         TypeError: for such a hook; the message shows the correct parameters.
-
-    Example:
-        >>> check_callback("Mine", {"on_epoch_end": lambda self, epoch, run, logs: None})
-        >>> try:
-        ...     check_callback("Mine", {"on_epoch_end": lambda self, epoch, logs=None: None})
-        ... except TypeError as error:
-        ...     print(error)
-        Mine: on_epoch_end expected the parameters (self, epoch, run, logs), received (self, epoch,
-        logs). A hook receives the run; `run.model` is the model. Write `def on_epoch_end(self,
-        epoch, run, logs)`.
     """
     for name, method in methods.items():
         if name in hints("hook") and name not in _HOOKS:

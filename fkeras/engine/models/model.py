@@ -153,16 +153,7 @@ class Model(StringNetwork):
 
 
 def field_layers(model: Model) -> dict[str, Any]:
-    """The fields of a `Model` subclass that hold layers, alone or in tuples and dictionaries.
-
-    Example:
-        >>> import fkeras as fk
-        >>> class Block(fk.Model):
-        ...     dense: fk.Layer
-        ...     units: int
-        >>> list(field_layers(Block(fk.layers.Dense(2), 3)))
-        ['dense']
-    """
+    """The fields of a `Model` subclass that hold layers, alone or in tuples and dictionaries."""
     names = (f.name for f in dataclasses.fields(model) if f.name not in ("layers", "graph"))
     values = {name: getattr(model, name, None) for name in names}
     return {name: value for name, value in values.items() if any(layers_in(value))}

@@ -55,11 +55,6 @@ def lay_out(
         ranks: the rank of each box, from 0.
         arrows: pairs of boxes, each pair once; an arrow may go back to an earlier rank.
         direction: the direction from rank to rank: "TB" for top to bottom, "LR", "BT" or "RL".
-
-    Example:
-        >>> layout = lay_out({"a": (40, 20), "b": (40, 20)}, {"a": 0, "b": 1}, [("a", "b")])
-        >>> layout.places["a"], layout.places["b"], layout.height
-        ((29.0, 19.0), (29.0, 65.0), 84.0)
     """
     sideways = direction in ("LR", "RL")
     # `across` a rank and `along` the ranks, instead of x and y
@@ -214,12 +209,7 @@ def _positions(
 
 
 def _increasing(values: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """Returns the nearest values that do not decrease, by least squares.
-
-    Example:
-        >>> _increasing([1.0, 5.0, 3.0], [1.0, 1.0, 1.0])
-        [1.0, 4.0, 4.0]
-    """
+    """Returns the nearest values that do not decrease, by least squares."""
     blocks: list[tuple[float, float, int]] = []  # mean, weight, number of values
     for mean, weight in zip(values, weights, strict=True):
         block = (mean, weight, 1)

@@ -390,15 +390,7 @@ class Network(KeepsTokens, Layer):
 
 
 def build_layer(network: Network, name: str, key: jax.Array) -> Layer:
-    """Returns one layer with the weights that `Network.build` gives it for this key.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2, name="dense")])
-        >>> key = jax.random.key(0)
-        >>> build_layer(model, "dense", key) == model.build(key).layers["dense"]
-        True
-    """
+    """Returns one layer with the weights that `Network.build` gives it for this key."""
     number, layer = network.graph.call_number(name), network.layers[name]
     specs = network.graph.call_specs(number)
     without_weights = all(leaf is None for leaf in leaves_of(layer))

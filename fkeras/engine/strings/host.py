@@ -99,10 +99,6 @@ def as_strings(value: Leaf, where: str) -> np.ndarray:
         FKerasError: for an array of other values.
         ValueError: for missing values.
         TypeError: for other elements that are not strings.
-
-    Example:
-        >>> as_strings(["a", "b"], "x")
-        array(['a', 'b'], dtype='<U1')
     """
     if isinstance(value, list | tuple | str | bytes):
         array = listed_texts(value, where)

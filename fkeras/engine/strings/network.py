@@ -24,15 +24,7 @@ from fkeras.engine.values.spec import STRING
 
 
 class StringNetwork(HandlesStrings, Network):
-    """Runs a graph: calls that take or return strings on the host, all other calls on the device.
-
-    Example:
-        >>> import fkeras as fk
-        >>> words = fk.Input((), dtype="string")
-        >>> model = fk.Model(words, fk.layers.StringLookup(vocabulary=["a", "b"])(words))
-        >>> isinstance(model, StringNetwork), model(["b", "c"])
-        (True, array([2, 0], dtype=int32))
-    """
+    """Runs a graph: calls that take or return strings on the host, all other calls on the device."""
 
     @property
     def _reads_strings(self) -> bool:  # type: ignore[override]
@@ -84,13 +76,6 @@ def device_part(model: Layer) -> Layer:
 
     A layer, and a model without strings, is its own part. The part takes the numbers that `host_values`
     returns.
-
-    Example:
-        >>> import fkeras as fk
-        >>> words = fk.Input((), dtype="string", name="words")
-        >>> ids = fk.layers.StringLookup(vocabulary=["a", "b"])(words)
-        >>> device_part(fk.Model(words, fk.layers.Embedding(3, 2)(ids))).input_names
-        ('string_lookup',)
     """
     if not isinstance(model, StringNetwork) or not has_strings(model):
         return model

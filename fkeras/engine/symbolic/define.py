@@ -150,12 +150,7 @@ def to_floats(x: TensorLike) -> jax.Array:
 
 
 def to_common_floats(*arrays: TensorLike) -> list[jax.Array]:
-    """Converts arrays to their common float dtype; to float32 if no array has floats.
-
-    Example:
-        >>> [x.dtype.name for x in to_common_floats([1, 2], jnp.ones(2, "bfloat16"))]
-        ['bfloat16', 'bfloat16']
-    """
+    """Converts arrays to their common float dtype; to float32 if no array has floats."""
     converted = [jnp.asarray(x) for x in arrays]
     floats = [x for x in converted if jnp.issubdtype(x.dtype, jnp.inexact)]
     # a Python number adopts the dtype of the arrays

@@ -67,12 +67,7 @@ def _with_names(shape: Any, names: Json) -> list[Any]:
 
 
 def needs_batch_size(config: Json) -> bool:
-    """Returns whether a configuration has stateful layers, whose state has one row per sample.
-
-    Example:
-        >>> needs_batch_size({"layers": [{"config": {"stateful": True}}]})
-        True
-    """
+    """Returns whether a configuration has stateful layers, whose state has one row per sample."""
     return any(item.get("stateful") is True for item in mappings(config, ("inbound_nodes",)))
 
 

@@ -38,11 +38,6 @@ class OperationForm:
         fixed: parameters that the constructor takes; the call takes the others.
         variadic: parameter that takes any number of arguments, or None.
         nullable: parameters of the call that are null in files where the argument is missing.
-
-    Example:
-        >>> form = operation_form(class_name="Sum")
-        >>> form.op, form.parameters, form.fixed
-        ('sum', ('x', 'axis', 'keepdims'), ('axis', 'keepdims'))
     """
 
     module: str

@@ -83,13 +83,6 @@ def arrays_of(
 
     Args:
         layer: a built layer, or one of shapes in the place of arrays.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> layer = fk.layers.TimeDistributed(fk.layers.Dense(2))
-        >>> layer = layer.build(jax.random.key(0), (None, 4, 3))
-        >>> [array.path for _, _, arrays in arrays_of(layer, {}) for array in arrays]
-        ['layer/kernel', 'layer/bias']
     """
     yield keys, layer, layer_arrays(layer, state, keys)
     for name, child in children(layer):
@@ -108,13 +101,7 @@ def weights_by_path(layer: Layer) -> dict[str, Any]:
 
 
 def replace_leaves(layer: SomeLayer, leaves: Mapping[str, Any]) -> SomeLayer:
-    """Returns the layer with other leaves in some places, by path.
-
-    Example:
-        >>> import fkeras as fk
-        >>> replace_leaves(fk.layers.Dense(2), {"bias": "label"}).bias
-        'label'
-    """
+    """Returns the layer with other leaves in some places, by path."""
     skeleton, new_leaves = skeleton_of(layer), list(leaves_of(layer))
     for path, leaf in leaves.items():
         new_leaves[skeleton.places[path]] = leaf

@@ -62,12 +62,7 @@ class AxisNames:
 def check_letters(axes: str | None) -> None:
     """Raises an error for axes other than different letters, with "_" for an axis without a name.
 
-    Example:
-        >>> check_letters("io")
-        >>> check_letters("ii")
-        Traceback (most recent call last):
-        ValueError: weight: axes: expected a different letter for each axis, such as "io", or "_" for \
-an axis without a name, received 'ii'.
+    an axis without a name, received 'ii'.
     """
     if axes is None:
         return
@@ -113,12 +108,6 @@ def weight_units(layer: Layer) -> dict[str, tuple[int, ...]]:
 
     Args:
         layer: a built layer, or a layer of shapes.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> layer = fk.layers.EinsumDense("ab,bcd->acd", (4, 6)).build(jax.random.key(0), (None, 3))
-        >>> weight_units(layer), weight_units(fk.quantize(layer, "int4"))["kernel"]
-        ({'kernel': (3, 4, 6)}, (3, 4))
     """
     pairs = zip(skeleton_of(layer).names, leaves_of(layer), strict=True)
     units = {path: tuple(leaf.shape) for path, leaf in pairs if leaf is not None}
@@ -139,12 +128,6 @@ def weight_axis_roles(layer: Layer) -> dict[str, tuple[str | None, ...]]:
 
     Raises:
         ValueError: for a weight with more or fewer axes than letters.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> layer = fk.layers.Dense(8, name="up").build(jax.random.key(0), (None, 2))
-        >>> weight_axis_roles(layer)
-        {'kernel': (None, 'hidden'), 'bias': ('hidden',)}
     """
     roles_by_path: dict[str, tuple[str | None, ...]] = {}
     for path, owner in sublayers(layer):

@@ -25,14 +25,7 @@ _KINDS = (str, bool, int, np.bool_)
 
 
 def holds_labels(layer: Layer) -> bool:
-    """Returns whether the leaves of a layer are Python strings, booleans or integers.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
-        >>> holds_labels(layer), holds_labels(jax.tree.map(lambda a: a.ndim > 1, layer))
-        (False, True)
-    """
+    """Returns whether the leaves of a layer are Python strings, booleans or integers."""
     leaves = leaves_of(layer)
     if not leaves:
         return False
@@ -51,13 +44,6 @@ def labels_for(layer: Layer, weights: tuple) -> Tree:
 
     Raises:
         FKerasError: for other arguments, or weights without a label.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
-        >>> labels = jax.tree.map(lambda a: "slow" if a.ndim > 1 else "fast", layer)
-        >>> labels_for(labels, (fk.engine.trainable_weights(layer),))
-        {'kernel': 'slow', 'bias': 'fast'}
     """
     by_path = weights_by_path(layer)
     tree: Tree = weights[0] if len(weights) == 1 else None
@@ -93,14 +79,6 @@ def form_of_labels(skeleton: Skeleton) -> Skeleton:
     """Returns a skeleton for weights that `jax.tree.map` can combine with labels of a model.
 
     The skeleton equals each skeleton with the same paths: labels of a model also fit the frozen model.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
-        >>> labels = jax.tree.map(lambda a: a.ndim > 1, layer)
-        >>> form = form_of_labels(skeleton_of(fk.freeze(layer)))
-        >>> jax.tree.leaves(jax.tree.map(lambda label, leaf: leaf if label else 0, labels, form.join([1, 2])))
-        [1, 0]
     """
     return _Form(skeleton.cls, skeleton.static, skeleton.weights, skeleton.children)
 

@@ -23,13 +23,6 @@ def first_difference(first: Skeleton, second: Skeleton, path: str = "") -> str |
     Args:
         first: a `Skeleton`.
         second: another `Skeleton`.
-
-    Example:
-        >>> import fkeras as fk
-        >>> from fkeras.engine.tree.skeleton import skeleton_of
-        >>> one, two = (skeleton_of(fk.layers.Dense(units)) for units in (4, 5))
-        >>> first_difference(one, two), first_difference(two, one)
-        ('units=4', 'units=5')
     """
     if first == second:
         return None

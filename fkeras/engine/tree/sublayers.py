@@ -43,14 +43,7 @@ def sublayers(layer: Layer) -> Iterator[tuple[str, Any]]:
 
 
 def map_children(layer: Layer, change: Callable[[str, Any], Any], path: str = "") -> dict[str, Any]:
-    """Returns the fields of children with each child replaced by `change(path, child)`.
-
-    Example:
-        >>> import fkeras as fk
-        >>> layer = fk.layers.TimeDistributed(fk.layers.Dense(2))
-        >>> map_children(layer, lambda path, child: child.replace(name=path))
-        {'layer': Dense(2, name='layer')}
-    """
+    """Returns the fields of children with each child replaced by `change(path, child)`."""
     fields = {}
     for field in skeleton_of(layer).children:
         prefix = "" if field == layer._transparent_field else field

@@ -45,12 +45,6 @@ def layers_in(value: Tree, path: str = "") -> Iterator[tuple[str, Any]]:
 
     Args:
         value: a layer, or tuples and mappings with layers, or the same with skeletons.
-
-    Example:
-        >>> import fkeras as fk
-        >>> dense = fk.layers.Dense(2)
-        >>> [path for path, _ in layers_in((dense, {"gate": dense}), "blocks")]
-        ['blocks/0', 'blocks/1/gate']
     """
     # skeletons have this attribute too
     if hasattr(type(value), "_transparent_field"):
@@ -65,10 +59,6 @@ def map_layers(value: Tree, change: Callable[[str, Any], Any], path: str = "") -
 
     Args:
         value: a layer, or tuples and mappings with layers, or the same with skeletons.
-
-    Example:
-        >>> map_layers((1, {"rate": 2}), lambda path, layer: None)
-        (1, {'rate': 2})
     """
     if hasattr(type(value), "_transparent_field"):
         return change(path, value)

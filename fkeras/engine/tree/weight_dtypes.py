@@ -16,12 +16,6 @@ def cast_dtype(layer: Layer) -> str | None:
     Weights with a declared dtype and weights that are no floats, such as codes of a quantized kernel,
     are left out. The result is None for a layer whose weights have the dtypes of their policies, or
     several dtypes.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
-        >>> cast_dtype(jax.tree.map(lambda w: w.astype("bfloat16"), layer))
-        'bfloat16'
     """
     found = None
     leaves = leaves_of(layer)
@@ -49,14 +43,7 @@ def _policy_dtypes(skeleton: Skeleton) -> tuple[tuple[int, str], ...]:
 
 
 def with_policy_dtypes(layer: SomeLayer) -> SomeLayer:
-    """Returns the layer with each weight in the dtype that the policy of its layer gives.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
-        >>> with_policy_dtypes(layer.replace(dtype="float16")).kernel.dtype.name
-        'float16'
-    """
+    """Returns the layer with each weight in the dtype that the policy of its layer gives."""
     skeleton, leaves = skeleton_of(layer), list(leaves_of(layer))
     for place, dtype in skeleton.derive(_policy_dtypes):
         name = getattr(getattr(leaves[place], "dtype", None), "name", dtype)

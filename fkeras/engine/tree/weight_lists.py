@@ -40,14 +40,7 @@ def _in_keras_order(layer: Layer, state: Mapping[str, Any]) -> list[ArrayEntry]:
 
 
 def weight_order(layer: Layer) -> list[str]:
-    """Returns the paths of a built layer's weights in Keras's order, which may differ from its leaves.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2, name="dense")])
-        >>> weight_order(model.build(jax.random.key(0)))
-        ['dense/kernel', 'dense/bias']
-    """
+    """Returns the paths of a built layer's weights in Keras's order, which may differ from its leaves."""
     return list(dict.fromkeys(array.path for array in _in_keras_order(layer, {})))
 
 

@@ -24,14 +24,7 @@ from fkeras.nn.numerics.array_types import SupportsArray as SupportsArray
 
 
 class HasShape(Protocol):
-    """An array, or a description of an array such as a `Spec` or a `jax.ShapeDtypeStruct`.
-
-    Example:
-        >>> import jax
-        >>> described: HasShape = jax.ShapeDtypeStruct((2, 3), "float32")
-        >>> described.shape
-        (2, 3)
-    """
+    """An array, or a description of an array such as a `Spec` or a `jax.ShapeDtypeStruct`."""
 
     @property
     def shape(self) -> tuple[Any, ...]: ...
@@ -72,13 +65,7 @@ Batch: TypeAlias = _Array | tuple[Any, ...] | list[Any] | Mapping[str, Any]
 
 
 class IndexedBatches(Protocol):
-    """A source with a length and batches by number, which no `__iter__` makes iterable for checkers.
-
-    Example:
-        >>> source: IndexedBatches = [(0, 1)]
-        >>> len(source)
-        1
-    """
+    """A source with a length and batches by number, which no `__iter__` makes iterable for checkers."""
 
     def __len__(self) -> int: ...
 

@@ -119,12 +119,7 @@ def read_array(value: Leaf, where: str, complex_numbers: bool = False) -> Leaf:
 
 
 def conversion(value: Leaf) -> str:
-    """Returns code that makes an array of a value `x`, for error messages.
-
-    Example:
-        >>> conversion(range(3))
-        'np.asarray(x)'
-    """
+    """Returns code that makes an array of a value `x`, for error messages."""
     if hasattr(value, "dense_shape"):  # a SparseTensor of TensorFlow
         return "tf.sparse.to_dense(x)"
     names = ("toarray", "todense", "to_tensor")  # the last for a RaggedTensor of TensorFlow
@@ -132,12 +127,7 @@ def conversion(value: Leaf) -> str:
 
 
 def is_sparse(value: object) -> bool:
-    """Returns whether `value` is a sparse array, which may be a pytree of arrays.
-
-    Example:
-        >>> is_sparse(np.ones(2))
-        False
-    """
+    """Returns whether `value` is a sparse array, which may be a pytree of arrays."""
     return hasattr(type(value), "todense")
 
 
@@ -237,9 +227,6 @@ def check_fits(array: Leaf, where: str) -> None:
 
     Raises:
         ValueError: for the first such integer, with its row.
-
-    Example:
-        >>> check_fits(np.array([2**31 - 1]), "x")
     """
     target = computed_dtype(array.dtype)
     if array.dtype.kind not in "iu" or array.dtype.itemsize <= target.itemsize or not array.size:
@@ -266,10 +253,6 @@ def narrow(array: Leaf, where: str, checked: bool = False) -> Leaf:
 
     Raises:
         ValueError: for integers that do not fit the dtype, with the row.
-
-    Example:
-        >>> narrow(np.array([1.0, 2.0]), "x").dtype
-        dtype('float32')
     """
     dtype = array.dtype
     if isinstance(array, jax.Array):

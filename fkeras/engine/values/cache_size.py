@@ -36,12 +36,7 @@ def _is_integer(value: Leaf) -> bool:
 
 
 def is_size(arguments: tuple) -> bool:
-    """Returns whether the arguments of `init_state` begin with a batch size.
-
-    Example:
-        >>> is_size((2, 64)), is_size(((2, 64),))
-        (True, False)
-    """
+    """Returns whether the arguments of `init_state` begin with a batch size."""
     return bool(arguments) and _is_integer(arguments[0])
 
 

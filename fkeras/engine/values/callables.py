@@ -12,10 +12,6 @@ def accepts(function: Callable[..., Any], count: int) -> bool:
 
     Wrapped functions (as by `jax.jit`), methods and objects with `__call__` are read. The result is True
     for classes and for functions written in C.
-
-    Example:
-        >>> accepts(lambda epoch: 0.1, 2), accepts(lambda epoch, rate: rate, 2)
-        (False, True)
     """
     inner = inspect.unwrap(function)
     if not (isinstance(inner, type) or hasattr(inner, "__code__")):
@@ -32,12 +28,7 @@ def accepts(function: Callable[..., Any], count: int) -> bool:
 
 
 def argument_names(function: Callable[..., Any] | None) -> tuple[str, ...]:
-    """Returns the names of the parameters of a plain or wrapped function; () if they are unknown.
-
-    Example:
-        >>> argument_names(lambda x, *, training=False: x)
-        ('x', 'training')
-    """
+    """Returns the names of the parameters of a plain or wrapped function; () if they are unknown."""
     inner = None if function is None else inspect.unwrap(function)
     code = getattr(getattr(inner, "__func__", inner), "__code__", None)
     return () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

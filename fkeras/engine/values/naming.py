@@ -22,10 +22,6 @@ def checked_name(name: object) -> str | None:
 
     Raises:
         ValueError: for anything but a non-empty string without "/".
-
-    Example:
-        >>> checked_name("up")
-        'up'
     """
     if name is None:
         return None

@@ -29,11 +29,6 @@ def named(value: T, *names: str, function: Callable[..., Any] | None = None) -> 
         names: further names, such as Keras's lower-case name and abbreviations.
         function: a function that means `value` where a user passes the function itself; its own
             name is a name of `value` too.
-
-    Example:
-        >>> class MeanSquaredError: ...
-        >>> named(MeanSquaredError, "mse").names
-        ('MeanSquaredError', 'mse')
     """
     default_names = (value.__name__,) if function is None else (function.__name__, value.__name__)
     return Row(value, (*default_names, *names), function)

@@ -212,10 +212,6 @@ def named_size(text: str) -> Dimension:
 
     Raises:
         ValueError: for a text that is neither a name nor a short expression of names.
-
-    Example:
-        >>> named_size("time"), named_size("h*4 - 1")
-        ('time', '4*h - 1')
     """
     if _is_short(text):
         with contextlib.suppress(Exception):  # the errors of JAX's parser have several classes

@@ -65,12 +65,7 @@ def thaw(template: Template, leaf: Callable[[Any], Any]) -> Tree:
 
 
 def map_leaves(template: Template, leaf: Callable[[Any], Any]) -> Template:
-    """Returns a template of the same structure; each leaf is replaced by `leaf(value)`.
-
-    Example:
-        >>> map_leaves(freeze([Ref(0), 2], lambda v: v), lambda v: v if v == 2 else Ref(1)).children
-        (Ref(index=1), 2)
-    """
+    """Returns a template of the same structure; each leaf is replaced by `leaf(value)`."""
     if not isinstance(template, Branch):
         return leaf(template)
     children = tuple(map_leaves(child, leaf) for child in template.children)
@@ -135,12 +130,7 @@ def fill_tensors(template: Template, tensors: Any) -> Tree:
 
 
 def renumber(template: Template, numbers: Sequence[int]) -> Template:
-    """Returns the template with `Ref(numbers[i])` in the place of each `Ref(i)`.
-
-    Example:
-        >>> renumber(Branch("tuple", (), (Ref(0), "axis")), [7])
-        Branch(kind='tuple', keys=(), children=(Ref(index=7), 'axis'))
-    """
+    """Returns the template with `Ref(numbers[i])` in the place of each `Ref(i)`."""
     return map_leaves(
         template, lambda leaf: Ref(numbers[leaf.index]) if isinstance(leaf, Ref) else leaf
     )

@@ -57,10 +57,6 @@ def missing_problem(table: Any) -> str | None:
 
     Returns:
         The text, or None.
-
-    Example:
-        >>> missing_problem(np.ones(2)) is None
-        True
     """
     for label, _, values, kind in _columns(table):
         is_nullable = kind.startswith(_NULLABLE) or (

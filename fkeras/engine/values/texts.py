@@ -72,12 +72,7 @@ def check_texts(texts: Sequence[object], shape: tuple[int, ...], where: str) -> 
 
 
 def is_missing(value: object) -> bool:
-    """Returns whether a value of a column is missing: None, NaN, `pandas.NA` or `pandas.NaT`.
-
-    Example:
-        >>> is_missing(None), is_missing(float("nan")), is_missing("nan")
-        (True, True, False)
-    """
+    """Returns whether a value of a column is missing: None, NaN, `pandas.NA` or `pandas.NaT`."""
     # pandas is optional, and comparisons with pandas.NA have no truth value
     is_nan = isinstance(value, float | np.floating) and bool(np.isnan(value))
     return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")

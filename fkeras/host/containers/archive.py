@@ -48,14 +48,6 @@ def open_archive(path: FilePath, limits: Limits | None = None) -> Iterator[Archi
         FileNotFoundError: for a missing file.
         FileError: for a file that is not a zip archive, an archive whose directory contradicts its
             entries, or one that exceeds a limit.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> place = pathlib.Path(tempfile.mkdtemp(), "m.zip")
-        >>> write_archive(place, {"config.json": b"{}"})
-        >>> with open_archive(place) as archive:
-        ...     print(archive.names, archive.read("config.json"))
-        ('config.json',) b'{}'
     """
     file = os.fsdecode(os.fspath(path))
     limits = limits or Limits()
@@ -356,13 +348,6 @@ def write_archive(path: FilePath, members: Mapping[str, bytes | Callable[[Any], 
 
     Raises:
         OSError: if the file cannot be written; the old content of `path` is unchanged.
-
-    Example:
-        >>> import pathlib, tempfile, zipfile
-        >>> place = pathlib.Path(tempfile.mkdtemp(), "a.zip")
-        >>> write_archive(place, {"a": b"1", "b": lambda file: file.write(b"22")})
-        >>> zipfile.ZipFile(place).read("b")
-        b'22'
     """
     folder = os.path.dirname(os.path.realpath(atomic.as_path(path)))
     with atomic.replacing(path) as file, zipfile.ZipFile(file, "w") as archive:

@@ -80,14 +80,6 @@ def reading(
 
     Raises:
         FileError: for all other exceptions.
-
-    Example:
-        >>> try:
-        ...     with reading("m.keras", "config.json", layer="dense"):
-        ...         {}["units"]
-        ... except FileError as error:
-        ...     print(error.member, error.layer, type(error.__cause__).__name__)
-        config.json dense KeyError
     """
     try:
         yield

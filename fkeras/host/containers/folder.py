@@ -22,14 +22,6 @@ def open_entries(path: FilePath, limits: Limits | None = None) -> Iterator[Archi
     Raises:
         FileNotFoundError: for a missing file.
         FileError: as in `open_archive`; for a folder that contains a link to a folder.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> _ = (folder / "config.json").write_text("{}")
-        >>> with open_entries(folder) as archive:
-        ...     print(archive.names, archive.read("config.json"))
-        ('config.json',) b'{}'
     """
     with contextlib.ExitStack() as stack:
         if os.path.isdir(path):

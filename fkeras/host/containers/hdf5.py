@@ -321,15 +321,6 @@ def new_store(target: BinaryIO) -> Iterator[Writer]:
     Args:
         target: a seekable binary file, open for reading and writing. Use
             `fkeras.atomic_files.atomic.replacing` for a file on disk.
-
-    Example:
-        >>> import io
-        >>> target = io.BytesIO()
-        >>> with new_store(target) as writer:
-        ...     writer.write("dense/vars/0", np.zeros(3))
-        ...     writer.attribute("dense", "name", "dense")
-        >>> target.getvalue()[1:4]
-        b'HDF'
     """
     h5py = load_h5py("Writing an HDF5 file")
     with h5py.File(target, "w", track_order=False) as opened:

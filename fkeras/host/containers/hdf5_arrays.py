@@ -27,12 +27,7 @@ Take = Callable[[int, int], None]
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Returns an uninitialized array whose memory starts at a multiple of `_ALIGNMENT` bytes.
-
-    Example:
-        >>> aligned((3, 5), np.dtype("float32")).ctypes.data % 64
-        0
-    """
+    """Returns an uninitialized array whose memory starts at a multiple of `_ALIGNMENT` bytes."""
     size = math.prod(shape) * dtype.itemsize
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT

@@ -62,9 +62,6 @@ def check_limit(limits: Limits, name: str, count: int, noun: str, **place: str |
         name: the field of `Limits`.
         noun: the unit, for example "bytes of JSON".
         place: `file`, `member` and `layer`, for the message.
-
-    Example:
-        >>> check_limit(Limits(members=1), "members", 1, "entries")
     """
     allowed = getattr(limits, name)
     if count > allowed:

@@ -17,16 +17,6 @@ def map_file(file: io.FileIO) -> tuple[np.ndarray, Callable[[], None]]:
 
     Args:
         file: an open file with at least one byte; may be closed afterwards.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> path = pathlib.Path(tempfile.mkdtemp(), "a.bin")
-        >>> _ = path.write_bytes(b"ab")
-        >>> with open(path, "rb", buffering=0) as file:
-        ...     data, release = map_file(file)
-        >>> release()
-        >>> data.tolist()
-        [97, 98]
     """
     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 

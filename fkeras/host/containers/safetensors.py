@@ -68,12 +68,7 @@ _RANKS = (
 
 
 def is_safetensors(start: bytes, size: int) -> bool:
-    """Returns whether the first bytes of a file are those of the safetensors format.
-
-    Example:
-        >>> is_safetensors((2).to_bytes(8, "little") + b"{}", 10)
-        True
-    """
+    """Returns whether the first bytes of a file are those of the safetensors format."""
     # a header begins with its length, 8 bytes, which must fit into the file, and is a JSON object
     return len(start) > 8 and start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= size - 8
 
@@ -196,15 +191,6 @@ def write(file: BinaryIO, arrays: Mapping[str, np.ndarray], about: Mapping[str, 
 
     Raises:
         TypeError: for an array of a dtype that the format lacks.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> place = pathlib.Path(tempfile.mkdtemp(), "w.safetensors")
-        >>> with place.open("wb") as file:
-        ...     write(file, {"dense/bias": np.zeros(2, "float32")}, {"format": "fkeras"})
-        >>> with open_table(str(place), Limits()) as table:
-        ...     table["dense/bias"].read()
-        array([0., 0.], dtype=float32)
     """
     dtypes = {name: dtype_name(array.dtype) for name, array in arrays.items()}
     for name, dtype in dtypes.items():
@@ -230,22 +216,12 @@ def dtype_name(dtype: np.dtype) -> str | None:
 
 
 def named_dtype(name: str) -> np.dtype | None:
-    """Returns the dtype of a name of the format, or None for an unknown name; inverts `dtype_name`.
-
-    Example:
-        >>> named_dtype("F32")
-        dtype('float32')
-    """
+    """Returns the dtype of a name of the format, or None for an unknown name; inverts `dtype_name`."""
     return next((np.dtype(kind) for key, kind in _DTYPES if key == name), None)
 
 
 def in_order(dtypes: Mapping[str, str]) -> dict[str, str]:
-    """Returns names and dtypes in the order of the library safetensors: large dtypes first, then names.
-
-    Example:
-        >>> list(in_order({"b": "F16", "c": "F32", "a": "F16"}))
-        ['c', 'a', 'b']
-    """
+    """Returns names and dtypes in the order of the library safetensors: large dtypes first, then names."""
     return dict(sorted(dtypes.items(), key=lambda item: (-_RANKS.index(item[1]), item[0])))
 
 

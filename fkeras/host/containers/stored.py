@@ -43,10 +43,6 @@ def fits(stored: np.dtype, wanted: DTypeLike) -> bool:
     """Returns whether a stored array may be cast to the dtype of a place: the kinds must be equal.
 
     Integers and booleans never become float weights: these arrays are codes, counts or masks.
-
-    Example:
-        >>> fits(np.dtype("float16"), "float32"), fits(np.dtype("int8"), "float32")
-        (True, False)
     """
 
     def kind(dtype: DTypeLike) -> int:

@@ -33,10 +33,6 @@ def parse(
 
     Raises:
         FileError: for invalid JSON, or a text that exceeds a limit.
-
-    Example:
-        >>> parse(b'{"units": 3}')
-        {'units': 3}
     """
     limits = limits or Limits()
 
@@ -118,10 +114,6 @@ def check(value: ParsedJson, kind: type | tuple[type, ...], what: str, **place: 
 
     Raises:
         FileError: for a value of another type.
-
-    Example:
-        >>> check(3, float, "the rate")
-        3
     """
     return expect(value, kind, what, make_error=_at(place))
 
@@ -140,10 +132,6 @@ def field(
 
     Raises:
         FileError: for a missing key, a value of another type, or a `mapping` that is not an object.
-
-    Example:
-        >>> field({"name": "dense"}, "name", str, member="config.json")
-        'dense'
     """
     return entry(mapping, key, kind, default=default, make_error=_at(place))
 

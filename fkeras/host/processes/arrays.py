@@ -53,12 +53,7 @@ def put(array: Any, layout: Sharding) -> jax.Array:
 
 
 def is_key(array: Any) -> bool:
-    """Returns whether an array, or a spec, is of typed keys.
-
-    Example:
-        >>> is_key(jax.random.key(0)), is_key(jax.random.key_data(jax.random.key(0)))
-        (True, False)
-    """
+    """Returns whether an array, or a spec, is of typed keys."""
     return hasattr(array, "dtype") and jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
 
 

@@ -19,12 +19,7 @@ from fkeras.host.processes.calls import together
 
 
 def is_spread(tree: object) -> bool:
-    """Returns whether an array of a tree has shards on devices of other processes.
-
-    Example:
-        >>> is_spread({"w": jax.numpy.ones(2), "rate": 0.1})
-        False
-    """
+    """Returns whether an array of a tree has shards on devices of other processes."""
     return any(map(_is_spread, jax.tree.leaves(tree)))
 
 

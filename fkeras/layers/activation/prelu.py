@@ -20,11 +20,6 @@ def prelu(x: jax.Array, alpha: jax.Array) -> jax.Array:
 
     Returns:
         An array like `x`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> prelu(jnp.array([[-2.0, 3.0]]), jnp.array([0.5, 0.5]))
-        Array([[-1.,  3.]], dtype=float32)
     """
     # Keras's formula: the gradient at 0 is 0, where jnp.where(x > 0, x, alpha * x) has alpha
     return jax.nn.relu(x) - for_rows(alpha, x) * jax.nn.relu(-x)

@@ -32,12 +32,7 @@ BASE = "layer"
 
 
 def inner_path(key: str) -> str:
-    """Returns the path, in the frozen layer, of the layer that the adapter of a key adapts.
-
-    Example:
-        >>> inner_path("layer"), inner_path("layer/query_dense")
-        ('', 'query_dense')
-    """
+    """Returns the path, in the frozen layer, of the layer that the adapter of a key adapts."""
     return key.removeprefix(BASE).removeprefix("/")
 
 

@@ -150,13 +150,7 @@ def kernel_of(layer: Any) -> Kernel | None:
 
 
 def has_logits(layer: Any) -> bool:
-    """Returns whether a layer is a `ReversibleEmbedding` with untied weights of the logits.
-
-    Example:
-        >>> import fkeras as fk
-        >>> [has_logits(fk.layers.ReversibleEmbedding(9, 4, tie_weights=t)) for t in (True, False)]
-        [False, True]
-    """
+    """Returns whether a layer is a `ReversibleEmbedding` with untied weights of the logits."""
     config = float_layer(layer)
     return type(config) is ReversibleEmbedding and not config.tie_weights
 
@@ -258,14 +252,7 @@ def factored(
 
 
 def factored_kernel(kernel: Kernel, a: Any, b: Any, axes: tuple[str, str]) -> Any:
-    """Computes the kernel `a @ b` of NumPy arrays or JAX arrays.
-
-    Example:
-        >>> import numpy as np
-        >>> a, b = np.ones((3, 1)), np.ones((1, 2))
-        >>> factored_kernel(Kernel("kernel", (3, 2), "io", "i", "o"), a, b, ("i_", "_o")).shape
-        (3, 2)
-    """
+    """Computes the kernel `a @ b` of NumPy arrays or JAX arrays."""
     left, right = _with_rank(axes, kernel.letters)
     einsum = jnp.einsum if isinstance(a, jax.Array) else np.einsum
     return einsum(f"{left},{right}->{kernel.letters}", a, b)

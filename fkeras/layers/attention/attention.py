@@ -20,10 +20,6 @@ def query_value_key(where: str, inputs: fk.Tree) -> tuple[Any, Any, Any]:
 
     Raises:
         ValueError: for anything but a list of two or three inputs.
-
-    Example:
-        >>> query_value_key("attention", ["q", "v"])
-        ('q', 'v', 'v')
     """
     if not isinstance(inputs, list | tuple) or len(inputs) not in (2, 3):
         received = f"a list of {len(inputs)}" if isinstance(inputs, list | tuple) else "one tensor"
@@ -168,11 +164,6 @@ def concatenation_scores(
 
     Returns:
         An array of shape (b, t, s).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> concatenation_scores(jnp.zeros((1, 2, 3)), jnp.ones((1, 4, 3))).shape
-        (1, 2, 4)
     """
     # an array (b, t, s, d): tanh of a sum does not factorize as a dot product does
     pairs = query[..., :, None, :] + key[..., None, :, :]

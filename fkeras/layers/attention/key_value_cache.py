@@ -20,13 +20,7 @@ from fkeras.nn.numerics.axes import format_shape
 def empty_cache(
     batch: int, slots: int, key: fk.Spec, value: fk.Spec, dtype: Any
 ) -> dict[str, jax.Array]:
-    """Returns a cache without tokens, for specs (b, t, heads, d); the dtype "int8" adds scales.
-
-    Example:
-        >>> spec = fk.Spec((None, None, 2, 8), "float32")
-        >>> {name: entry.shape for name, entry in empty_cache(1, 4, spec, spec, "float32").items()}
-        {'keys': (1, 4, 2, 8), 'values': (1, 4, 2, 8), 'positions': (1, 4)}
-    """
+    """Returns a cache without tokens, for specs (b, t, heads, d); the dtype "int8" adds scales."""
     shapes = [(batch, slots, *spec.shape[2:]) for spec in (key, value)]
     cache = {n: jnp.zeros(s, dtype) for n, s in zip(("keys", "values"), shapes, strict=True)}
     if dtype == "int8":

@@ -21,11 +21,6 @@ def count_positions(valid: jax.Array, segments: jax.Array | None = None) -> jax.
     Args:
         valid: Booleans (b, t), False at padding.
         segments: integers (b, t); a position restarts where the number changes.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> count_positions(jnp.array([[True, True, True, False]]), jnp.array([[1, 1, 2, 0]]))
-        Array([[ 0,  1,  0, -1]], dtype=int32)
     """
     count = jnp.cumsum(valid, axis=1, dtype="int32")
     if segments is not None:
@@ -46,10 +41,6 @@ def given_or_counted(where: str, time: Any, positions: Any, start_index: Any) ->
 
     Raises:
         FKerasError: for positions of another shape, and for floats.
-
-    Example:
-        >>> given_or_counted("rotary", 3, None, 5)
-        Array([5, 6, 7], dtype=int32)
     """
     if positions is None:
         return jnp.arange(time) + start_index

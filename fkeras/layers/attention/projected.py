@@ -402,12 +402,7 @@ class ProjectedAttention(fk.Layer):
 
 
 def projection(rank: int, summed: int, sizes: Sequence[Any], **options: fk.Option) -> EinsumDense:
-    """Returns the layer that maps the last `summed` of `rank` axes to axes of `sizes`.
-
-    Example:
-        >>> projection(3, 1, (2, 4)).equation
-        'abc,cde->abde'
-    """
+    """Returns the layer that maps the last `summed` of `rank` axes to axes of `sizes`."""
     letters = string.ascii_lowercase
     free, inner = letters[: rank - summed], letters[rank - summed : rank]
     outer = letters[rank : rank + len(sizes)]

@@ -17,10 +17,6 @@ def distance_buckets(buckets: int, max_distance: int) -> np.ndarray:
 
     The first half of the buckets hold one distance each. The widths of the others grow
     logarithmically up to `max_distance`, and the last bucket holds all larger distances.
-
-    Example:
-        >>> distance_buckets(6, 12)
-        array([0, 1, 2, 3, 3, 4, 4, 4, 5, 5, 5, 5, 5])
     """
     exact = buckets // 2
     distances = np.arange(max_distance + 1)

@@ -48,11 +48,6 @@ def text_lengths(positions: jax.Array) -> jax.Array:
     A row with position 0 is a whole text: all tokens have its length. Other rows continue a text whose
     earlier tokens are in a cache. Their tokens count the tokens up to their own position, so that the
     results do not depend on the number of tokens in a call.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> text_lengths(jnp.array([[0, 1, 2, -1], [4, 5, -1, -1]])).tolist()
-        [[3, 3, 3, 3], [5, 6, 0, 0]]
     """
     whole = jnp.any(positions == 0, axis=-1, keepdims=True)
     return jnp.where(whole, jnp.max(positions, axis=-1, keepdims=True), positions) + 1

@@ -37,11 +37,6 @@ def score_mask(
     Raises:
         ValueError: for an attention mask with other axes, and for several axes of attention whose
             steps must be in order.
-
-    Example:
-        >>> score_mask("attention", (1, 2, 8), (1, 2, 8), (1,), (None,) * 3, None, True, None)
-        Array([[[[ True, False],
-                 [ True,  True]]]], dtype=bool)
     """
     rank = len(query)
     mask = _padding(masks[0], rank, axes, of_keys=False)
@@ -54,12 +49,7 @@ def score_mask(
 
 
 def as_booleans(mask: jax.Array) -> jax.Array:
-    """Returns a mask of Booleans, or of numbers that are 0 where a step is masked, as Booleans.
-
-    Example:
-        >>> as_booleans(jnp.array([2, 0]))
-        Array([ True, False], dtype=bool)
-    """
+    """Returns a mask of Booleans, or of numbers that are 0 where a step is masked, as Booleans."""
     return mask if mask.dtype == jnp.bool_ else mask != 0
 
 
@@ -112,10 +102,6 @@ def explicit_mask(where: str, mask: Any, rank: int, attended: int) -> Any:
 
     Raises:
         ValueError: for a mask with other axes.
-
-    Example:
-        >>> explicit_mask("attention", jnp.ones((2, 5, 5), bool), 3, 1).shape
-        (2, 1, 5, 5)
     """
     if mask is None:
         return None

@@ -22,10 +22,6 @@ def drawn_shape(where: str, noise_shape: fk.Tree, shape: fk.Tree) -> tuple:
 
     Raises:
         ValueError: for different numbers of axes; `where` names the layer.
-
-    Example:
-        >>> drawn_shape("dropout", (None, 1, None), (2, 5, 3))
-        (2, 1, 3)
     """
     if noise_shape is None:
         return tuple(shape)
@@ -46,9 +42,6 @@ def check_representable(where: str, dtype: DTypeLike, **arguments: fk.Leaf) -> N
 
     Raises:
         ValueError: for a number beyond the largest of `dtype`.
-
-    Example:
-        >>> check_representable("rescaling", "float32", scale=[1.0, 1e38], offset=None)
     """
     bound = float(jnp.finfo(dtype).max)
     for name, value in arguments.items():

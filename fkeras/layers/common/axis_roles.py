@@ -18,12 +18,6 @@ def hidden(inputs: str, outputs: str, sizes: Mapping[str, int]) -> Mapping[str, 
 
     Args:
         sizes: the size of each letter; empty before the layer is built.
-
-    Example:
-        >>> hidden("i", "o", {"i": 512, "o": 2048}), hidden("i", "o", {"i": 2048, "o": 512})
-        ({'o': 'hidden'}, {'i': 'hidden'})
-        >>> hidden("i", "hk", {"i": 512, "h": 8, "k": 64})
-        {'h': 'hidden'}
     """
     if not sizes:
         return fk.FrozenDict()
@@ -34,32 +28,16 @@ def hidden(inputs: str, outputs: str, sizes: Mapping[str, int]) -> Mapping[str, 
 
 
 def hidden_of(kernel: object, axes: str) -> Mapping[str, str]:
-    """Returns the role of the axes "i" and "o" of a kernel, which is None before `build`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> hidden_of(jnp.ones((3, 3, 64, 8)), "hwio")
-        {'i': 'hidden'}
-    """
+    """Returns the role of the axes "i" and "o" of a kernel, which is None before `build`."""
     shape = getattr(kernel, "shape", ())
     return hidden("i", "o", dict(zip(axes, shape, strict=False)))
 
 
 def window_letters(rank: int) -> str:
-    """Returns the letters of the axes of a window: depth, height, width.
-
-    Example:
-        >>> window_letters(2)
-        'hw'
-    """
+    """Returns the letters of the axes of a window: depth, height, width."""
     return "dhw"[-rank:]
 
 
 def output_letters(data_format: str) -> str:
-    """Returns the letters of the output of a convolution: "o" for the channels.
-
-    Example:
-        >>> output_letters("channels_first")
-        '_o...'
-    """
+    """Returns the letters of the output of a convolution: "o" for the channels."""
     return "...o" if data_format == "channels_last" else "_o..."

@@ -15,9 +15,6 @@ def reject_fractions(ids: fk.Leaf, where: str) -> None:
     Raises:
         TypeError: for complex numbers.
         ValueError: for a fraction, infinity or NaN.
-
-    Example:
-        >>> reject_fractions(jnp.array([1.0, 2.0]), "embedding")
     """
     # a compiled program cannot raise an error for values; its result for fractions is NaN
     if not fk.is_array_like(ids) or isinstance(ids, Tracer):

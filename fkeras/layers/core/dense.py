@@ -22,11 +22,6 @@ def dense(x: jax.Array, kernel: jax.Array, bias: jax.Array | None = None) -> jax
 
     Returns:
         An array of shape (b, ..., u).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> dense(jnp.ones((1, 3)), jnp.ones((3, 2)), jnp.ones(2))
-        Array([[4., 4.]], dtype=float32)
     """
     # integer inputs (one-hot rows, counts) compute in the kernel's dtype, as in Keras; without the
     # cast, strict dtype promotion rejects the product

@@ -171,11 +171,6 @@ def einsum_dense(
 
     Returns:
         An array with the axes after "->".
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> einsum_dense(jnp.ones((2, 5, 3)), jnp.ones((3, 4)), "abc,cd->abd").shape
-        (2, 5, 4)
     """
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         x = x.astype(kernel.dtype)
@@ -183,13 +178,7 @@ def einsum_dense(
 
 
 def add_bias(y: jax.Array, bias: jax.Array | None) -> jax.Array:
-    """Computes `y + bias`, where the axes of the bias are the last axes of `y`; None adds nothing.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> add_bias(jnp.zeros((1, 2)), jnp.array([1.0, 2.0]))
-        Array([[1., 2.]], dtype=float32)
-    """
+    """Computes `y + bias`, where the axes of the bias are the last axes of `y`; None adds nothing."""
     return y if bias is None else y + for_rows(bias, y)
 
 

@@ -19,11 +19,6 @@ def find_steps(x: jax.Array, mask_value: float = 0.0) -> jax.Array:
 
     Returns:
         A Boolean array of shape (b, t, ...).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> find_steps(jnp.array([[[1.0, 0.0], [0.0, 0.0]]]))
-        Array([[ True, False]], dtype=bool)
     """
     return jnp.any(x != jnp.asarray(mask_value, x.dtype), axis=-1)
 
@@ -32,11 +27,6 @@ def both_masks(earlier: jax.Array | None, later: jax.Array | None) -> jax.Array 
     """Returns the conjunction of two masks; None means True everywhere.
 
     `earlier` may have fewer axes than `later`: it is repeated over the missing axes at the end.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> both_masks(jnp.array([[True, False]]), jnp.array([[True, True]]))
-        Array([[ True, False]], dtype=bool)
     """
     if earlier is None or later is None:
         return later if earlier is None else earlier

@@ -16,13 +16,7 @@ from fkeras.nn.numerics.axes import format_shape
 
 
 def soft_cap(x: jax.Array, cap: float) -> jax.Array:
-    """Computes `cap * tanh(x / cap)`: close to x for small x, and bounded by `cap`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> soft_cap(jnp.array([0.0, 1e4]), 30.0)
-        Array([ 0., 30.], dtype=float32)
-    """
+    """Computes `cap * tanh(x / cap)`: close to x for small x, and bounded by `cap`."""
     return jnp.tanh(x / cap) * cap
 
 

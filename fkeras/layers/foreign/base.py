@@ -40,10 +40,6 @@ def named_leaves(tree: fk.Tree, where: str) -> tuple[dict[str, Any], Any]:
 
     Raises:
         TypeError: for a leaf that is neither an array nor a number.
-
-    Example:
-        >>> named_leaves({"dense": {"bias": 1.0}}, "model")[0]
-        {'dense.bias': 1.0}
     """
     leaves_by_path, structure = jax.tree.flatten_with_path(tree)
     arrays_by_path: dict[str, Any] = {}

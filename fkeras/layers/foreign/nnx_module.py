@@ -14,12 +14,7 @@ from fkeras.layers.common import authoring as fk
 
 
 def is_nnx(module: object) -> bool:
-    """Returns whether an object is a module of `flax.nnx`, without importing Flax.
-
-    Example:
-        >>> is_nnx(print)
-        False
-    """
+    """Returns whether an object is a module of `flax.nnx`, without importing Flax."""
     bases = type(module).__mro__
     return any(f"{b.__module__}.".startswith("flax.nnx.") and b.__name__ == "Module" for b in bases)
 

@@ -32,12 +32,7 @@ _pair = fk.several(fk.integer(), "an integer or a pair of integers", single=True
 
 
 def two_integers(value: fk.Field) -> tuple[int, int] | None:
-    """Converts the salt of a hash: two integers, one integer for both, or None.
-
-    Example:
-        >>> two_integers(7)
-        (7, 7)
-    """
+    """Converts the salt of a hash: two integers, one integer for both, or None."""
     pair = _pair(value)
     if pair is not None and len(pair) > 2:
         raise ValueError(

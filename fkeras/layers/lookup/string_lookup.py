@@ -33,10 +33,6 @@ def find_strings(
 
     Returns:
         An array of int64 of shape (len(texts),).
-
-    Example:
-        >>> find_strings(["a", "x", ""], ("a", "b"), 2, {"": 0}, 1, 1).tolist()
-        [2, 1, 0]
     """
     positions_by_token = table(tokens)
     positions = np.array([positions_by_token.get(token, -1) for token in texts], np.int64)

@@ -20,32 +20,17 @@ STANDARDS = types.MappingProxyType(
 
 
 def standardize(texts: Sequence[str], standard: str) -> list[str]:
-    """Converts ASCII letters to lower case, removes ASCII punctuation, or both.
-
-    Example:
-        >>> standardize(["Don't STOP, Émile!"], "lower_and_strip_punctuation")
-        ['dont stop Émile']
-    """
+    """Converts ASCII letters to lower case, removes ASCII punctuation, or both."""
     return [text.translate(STANDARDS[standard]) for text in texts]
 
 
 def split_words(text: str) -> list[str]:
-    """Splits a text into words at ASCII whitespace.
-
-    Example:
-        >>> split_words(" to  be ")
-        ['to', 'be']
-    """
+    """Splits a text into words at ASCII whitespace."""
     return _WORD.findall(text)
 
 
 def join_words(words: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """Returns the n-grams of each width in turn: adjacent words, joined by spaces.
-
-    Example:
-        >>> join_words(["to", "be", "or"], (1, 2))
-        ['to', 'be', 'or', 'to be', 'be or']
-    """
+    """Returns the n-grams of each width in turn: adjacent words, joined by spaces."""
     return [
         " ".join(words[start : start + width])
         for width in widths
@@ -54,14 +39,7 @@ def join_words(words: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def pad_rows(rows: Sequence[np.ndarray], size: int, value: int) -> np.ndarray:
-    """Stacks rows of different lengths into one array: cut to `size`, or padded with `value`.
-
-    Example:
-        >>> import numpy as np
-        >>> pad_rows([np.array([1, 2, 3]), np.array([4])], 2, 0)
-        array([[1, 2],
-               [4, 0]])
-    """
+    """Stacks rows of different lengths into one array: cut to `size`, or padded with `value`."""
     padded = np.full((len(rows), size), value, np.int64)
     for place, row in enumerate(rows):
         padded[place, : len(row)] = row[:size]

@@ -94,12 +94,7 @@ def integers_of(where: str) -> Callable[[Any], tuple[int, ...] | None]:
 # Caches of pure functions of tuples, which every call of a layer needs.
 @functools.lru_cache(maxsize=64)
 def split_special(vocabulary: tuple, special: tuple) -> tuple[bool, tuple]:
-    """Returns whether the special tokens lead the vocabulary, and the tokens without them.
-
-    Example:
-        >>> split_special(("", "[UNK]", "a"), ("", "[UNK]"))
-        (True, ('a',))
-    """
+    """Returns whether the special tokens lead the vocabulary, and the tokens without them."""
     has_special = vocabulary[: len(special)] == special
     return has_special, vocabulary[len(special) :] if has_special else vocabulary
 
@@ -132,11 +127,6 @@ def find(ids: fk.Leaf, keys: fk.Leaf, positions: fk.Leaf, xp: Any) -> tuple[Any,
 
     Returns:
         `(is_key, position)`: whether each id is a key, and the position of the key.
-
-    Example:
-        >>> import numpy as np
-        >>> find(np.array([5, 6]), np.array([3, 5]), np.array([1, 0]), np)
-        (array([ True, False]), array([0, 0]))
     """
     # searchsorted returns len(keys) for an id above all keys: compare with the last key instead
     index = xp.minimum(xp.searchsorted(keys, ids), len(keys) - 1)
@@ -158,10 +148,6 @@ def learn(
 
     Returns:
         The tokens, and a weight for each.
-
-    Example:
-        >>> learn([["a", "b"], ["a"]], (), None)[0]
-        ('a', 'b')
     """
     counts: collections.Counter = collections.Counter()
     document_counts: collections.Counter = collections.Counter()
@@ -188,10 +174,6 @@ def document_weights(
     Args:
         has_special: whether `weights` starts with the weights of the special tokens.
         size: size to pad to; None for no padding.
-
-    Example:
-        >>> document_weights((1.0, 3.0), False, 1, 4).tolist()
-        [2.0, 1.0, 3.0, 0.0]
     """
     all_weights = np.asarray(weights, "float64")
     if not has_special:

@@ -14,13 +14,7 @@ from fkeras.nn.numerics.stable import unit_vectors
 
 
 def l2_normalize(x: jax.Array, axis: int) -> jax.Array:
-    """Divides by the Euclidean norm along `axis`; the divisor is at least 1e-7.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> l2_normalize(jnp.array([[0.0, 2.0]]), 1)
-        Array([[0., 1.]], dtype=float32)
-    """
+    """Divides by the Euclidean norm along `axis`; the divisor is at least 1e-7."""
     # float16 cannot hold the square of epsilon, 1e-14
     normalized = unit_vectors(x.astype(wide_dtype(x.dtype)), axis)
     return normalized.astype(x.dtype) if jnp.issubdtype(x.dtype, jnp.inexact) else normalized
@@ -37,11 +31,6 @@ def batch_dot(x: jax.Array, y: jax.Array, axes: tuple[int, int]) -> jax.Array:
     Returns:
         An array with the batch axis, the remaining axes of `x`, then those of `y`; of shape (b, 1)
         where no axis remains.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> batch_dot(jnp.ones((2, 3, 5)), jnp.ones((2, 10, 3)), (1, 2)).shape
-        (2, 5, 10)
     """
     contracted = ((axes[0] % x.ndim,), (axes[1] % y.ndim,))
     z = jax.lax.dot_general(x, y, (contracted, ((0,), (0,))))

@@ -44,11 +44,6 @@ def aligned(inputs: Sequence[jax.Array], masks: Masks) -> list[jax.Array | None]
 
     Axes that an input lacks are inserted after the batch axis, as in `with_common_rank`; axes that
     a mask lacks are appended.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> [m.shape for m in aligned([jnp.ones((2, 3)), jnp.ones((2, 5, 3))], [jnp.ones(2)] * 2)]
-        [(2, 1, 1), (2, 1, 1)]
     """
     ndim = max(x.ndim for x in inputs)
     reshaped: list[jax.Array | None] = []
@@ -68,14 +63,6 @@ def merge_masks(inputs: Sequence[jax.Array], masks: Masks, rule: str = "all") ->
     Args:
         masks: for each tensor a mask of its leading axes, or None.
         rule: "all" or "any".
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, mask = jnp.ones((1, 2, 3)), jnp.array([[True, False]])
-        >>> merge_masks([x, x], [mask, None])
-        Array([[ True, False]], dtype=bool)
-        >>> merge_masks([x, x], [mask, ~mask], "any")
-        Array([[ True,  True]], dtype=bool)
     """
     ndim = max(x.ndim for x in inputs)
     pairs = list(zip(inputs, masks, strict=True))
@@ -92,12 +79,6 @@ def with_ones(inputs: Sequence[jax.Array], masks: Masks) -> list[jax.Array]:
 
     Args:
         masks: for each array a mask of its leading axes, or None for valid everywhere.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, mask = jnp.full((1, 2, 1), 3.0), jnp.array([[True, False]])
-        >>> [y.ravel().tolist() for y in with_ones([x, x], [mask, ~mask])]
-        [[3.0, 1.0], [1.0, 3.0]]
     """
     placed = aligned(inputs, masks)
     filled = [
@@ -118,12 +99,6 @@ def with_first_valid(inputs: Sequence[jax.Array], masks: Masks) -> list[jax.Arra
 
     Args:
         masks: for each array a mask of its leading axes, or None for valid everywhere.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, mask = jnp.ones((1, 2, 1)), jnp.array([[True, False]])
-        >>> [y.ravel().tolist() for y in with_first_valid([x, 2 * x], [mask, ~mask])]
-        [[1.0, 2.0], [1.0, 2.0]]
     """
     pairs = list(zip(inputs, aligned(inputs, masks), strict=True))
     if all(m is None for _, m in pairs):
@@ -147,12 +122,6 @@ def concatenate_masks(
     Args:
         masks: for each tensor a mask of its leading axes, or None.
         rule: "all" or "any".
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, mask = jnp.ones((1, 2, 3)), jnp.array([[True, False]])
-        >>> concatenate_masks([x, x], [mask, None], 1)
-        Array([[ True, False,  True,  True]], dtype=bool)
     """
     rank = max((m.ndim for m in masks if m is not None), default=0)
     if rank == 0 or (axis >= rank and rule == "all"):

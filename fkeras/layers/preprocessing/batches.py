@@ -20,10 +20,5 @@ def is_whole(data: fk.Tree) -> bool:
 
 
 def iterate(data: fk.Tree, steps: int | None) -> Iterable[Any]:
-    """Returns an iterator over at most `steps` batches of `data`; an array is one batch.
-
-    Example:
-        >>> list(iterate(iter([[1], [2], [3]]), 2))
-        [[1], [2]]
-    """
+    """Returns an iterator over at most `steps` batches of `data`; an array is one batch."""
     return (data,) if is_whole(data) else itertools.islice(data, steps)

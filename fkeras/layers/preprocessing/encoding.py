@@ -80,13 +80,7 @@ def _mark_invalid(vectors: jax.Array, invalid: jax.Array) -> jax.Array:
 
 
 def encode_on_host(ids: np.ndarray, depth: int, mode: str, dtype: str) -> np.ndarray:
-    """Encodes indices with NumPy; counts in place, without a temporary array of n * depth entries.
-
-    Example:
-        >>> import numpy as np
-        >>> encode_on_host(np.array([0, 2, 2]), 3, "multi_hot", "float32")
-        array([1., 0., 1.], dtype=float32)
-    """
+    """Encodes indices with NumPy; counts in place, without a temporary array of n * depth entries."""
     ids = _as_samples(ids, mode)
     leading_shape = ids.shape if mode == "one_hot" else ids.shape[:-1]
     counts = np.zeros((int(np.prod(leading_shape, dtype=np.int64)), depth), np.int64)

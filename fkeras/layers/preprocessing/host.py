@@ -46,12 +46,7 @@ def as_data(value: fk.Field, where: str) -> fk.Leaf:
 
 
 def encoding_name(value: fk.Field) -> str:
-    """Accepts the name of a text encoding that Python has.
-
-    Example:
-        >>> encoding_name("utf-8")
-        'utf-8'
-    """
+    """Accepts the name of a text encoding that Python has."""
     try:
         "".encode(value)
     except (LookupError, TypeError):

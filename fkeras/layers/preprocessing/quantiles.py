@@ -10,12 +10,6 @@ def summarize(values: np.ndarray, epsilon: float) -> np.ndarray:
 
     Returns:
         An array of shape (2, m): values, and their weights.
-
-    Example:
-        >>> import numpy as np
-        >>> summarize(np.array([3.0, 1.0, 2.0, 4.0]), 0.5)
-        array([[2., 4.],
-               [2., 2.]])
     """
     ordered = np.sort(np.ravel(values))
     # Keras's order of operations, whose rounding determines the step

@@ -23,11 +23,6 @@ def rescale(
         scale: a scalar, or an array that broadcasts along the last axes of `x`.
         offset: a scalar, or an array that broadcasts along the last axes of `x`.
         dtype: dtype of the result; None for float32.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> rescale(jnp.array([0, 128], "uint8"), 1 / 128, -1.0)
-        Array([-1.,  0.], dtype=float32)
     """
     dtype = jnp.dtype(dtype or "float32")
 

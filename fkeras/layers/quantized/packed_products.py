@@ -160,12 +160,6 @@ def packed_product(
     Args:
         scale: scales with an axis of groups and an axis of outputs, or of outputs alone.
         zero: zero points, or None.
-
-    Example:
-        >>> form = PackedProduct(None, "outputs", 1)
-        >>> codes = jnp.array([[0x21], [0x43]], "int8")
-        >>> packed_product(form, jnp.ones((1, 2)), codes, jnp.array([1.0, 2.0]), None)
-        Array([[4., 3.]], dtype=float32)
     """
     rows = math.prod(x.shape[:-1])
     odd = form.pairs == "inputs" and (form.block or 0) % 2
@@ -181,12 +175,7 @@ def packed_product(
 
 
 def checked_scale(scale: jax.Array, groups: jax.Array, block: int, axis: int) -> jax.Array:
-    """Returns scales that are NaN in groups that are not `block` entries which follow each other.
-
-    Example:
-        >>> checked_scale(jnp.ones((2, 1)), jnp.array([0.0, 1.0, 1.0]), 2, axis=0).ravel()
-        Array([nan,  1.], dtype=float32)
-    """
+    """Returns scales that are NaN in groups that are not `block` entries which follow each other."""
     count = scale.shape[axis]
     padded = jnp.pad(groups, (0, count * block - len(groups)), constant_values=count - 1)
     numbers = jnp.arange(count, dtype=groups.dtype)[:, None]

@@ -15,13 +15,7 @@ from fkeras.quantizers import AbsMaxQuantizer
 
 
 def equation_of(layer: Any) -> Equation:
-    """Returns the equation of a `Dense` or `EinsumDense`.
-
-    Example:
-        >>> import fkeras as fk
-        >>> equation_of(fk.layers.Dense(2)).kernel
-        'xy'
-    """
+    """Returns the equation of a `Dense` or `EinsumDense`."""
     return Equation.parse("...x,xy->...y" if isinstance(layer, Dense) else layer.equation)
 
 
@@ -35,11 +29,6 @@ def arrange(array: fk.Leaf, axes: str, target_axes: str) -> Any:
     """Reorders the axes of an array to `target_axes`, for broadcasting.
 
     Axes missing in `target_axes` must have size 1. Axes missing in `axes` are added with size 1.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> arrange(jnp.ones((1, 4, 3)), "abc", "xcb").shape
-        (1, 3, 4)
     """
     sizes = dict(zip(axes, array.shape, strict=True))
     shared = [letter for letter in axes if letter in target_axes]
@@ -84,12 +73,6 @@ def integer_product(
         equation: equation without an ellipsis.
         quantizer: quantizes `x`, with one scale along all summed axes.
         codes: the quantized kernel, int8.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, codes, scale = jnp.array([[1.0, 2.0]]), jnp.array([[4], [2]], "int8"), jnp.ones((1, 1))
-        >>> integer_product(Equation.parse("ab,bc->ac"), AbsMaxQuantizer(), x, codes, scale)
-        Array([[8.031496]], dtype=float32)
     """
     summed_axes = tuple(i for i, n in enumerate(equation.input) if n not in equation.output)
     x_codes, x_scale = quantizer(x, axis=summed_axes)

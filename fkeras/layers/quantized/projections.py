@@ -28,12 +28,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
 
 
 def quantization_of(value: fk.Field) -> fk.FrozenDict | None:
-    """Converts a configuration for all projections, or a dictionary, to one configuration each.
-
-    Example:
-        >>> sorted(quantization_of("int8"))[:2]
-        ['gate_dense', 'key_dense']
-    """
+    """Converts a configuration for all projections, or a dictionary, to one configuration each."""
     if value is None:
         return None
     modes = value if isinstance(value, Mapping) else dict.fromkeys(_NAMES, value)

@@ -13,12 +13,7 @@ from fkeras.nn.numerics.axes import may_equal
 
 
 def zero_states(sizes: int | Sequence[int], batch: fk.Tree, dtype: str) -> list[jax.Array]:
-    """Returns zeros of shape (b, size) for each size.
-
-    Example:
-        >>> [s.shape for s in zero_states((4, 4), 2, "float32")]
-        [(2, 4), (2, 4)]
-    """
+    """Returns zeros of shape (b, size) for each size."""
     size_list = [sizes] if isinstance(sizes, int) else sizes
     shapes = [(n,) if isinstance(n, int) else tuple(n) for n in size_list]
     return [jnp.zeros((batch, *shape), dtype) for shape in shapes]

@@ -28,10 +28,6 @@ def largest(x: jax.Array, axis: Any = None, keepdims: bool = False) -> jax.Array
     Args:
         axis: axis, axes, or None for all axes.
         keepdims: whether to keep the axes, with size 1.
-
-    Example:
-        >>> jax.grad(lambda x: largest(x))(jnp.array([1.0, 3.0, 3.0]))
-        Array([0. , 0.5, 0.5], dtype=float32)
     """
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return jnp.max(x, axis=axis, keepdims=keepdims)
@@ -46,10 +42,6 @@ def smallest(x: jax.Array, axis: Any = None, keepdims: bool = False) -> jax.Arra
     Args:
         axis: axis, axes, or None for all axes.
         keepdims: whether to keep the axes, with size 1.
-
-    Example:
-        >>> jax.grad(lambda x: smallest(x))(jnp.array([1.0, 1.0, 3.0]))
-        Array([0.5, 0.5, 0. ], dtype=float32)
     """
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return jnp.min(x, axis=axis, keepdims=keepdims)

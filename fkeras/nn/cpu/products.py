@@ -48,9 +48,5 @@ def row_product(x: jax.Array, kernel: jax.Array, axes: int) -> jax.Array:
         x: array with at least one axis more than the sum.
         kernel: array whose first axes are the last axes of `x`.
         axes: number of the axes of the sum.
-
-    Example:
-        >>> row_product(jnp.ones((2, 5, 3)), jnp.ones((3, 4)), 1).shape
-        (2, 5, 4)
     """
     return compute(RowProduct(axes), x, kernel)

@@ -56,12 +56,6 @@ def write_decimals(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
     Returns:
         Two arrays of uint32 of shape (..., 11), padded with zeros, and one of shape (...).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> left, right, length = write_decimals(jnp.array(-27))
-        >>> left[:4].tolist(), right[:4].tolist(), int(length)
-        ([45, 50, 55, 0], [55, 50, 45, 0], 3)
     """
     negative = x < 0
     # as uint32 the negation of the lowest int32 does not overflow
@@ -127,13 +121,7 @@ def sip_integers(x: jax.Array, salt: Sequence[int]) -> Wide:
 
 
 def hash_integers(x: jax.Array, salt: Sequence[int] | None = None) -> Any:
-    """Hashes the decimal form of int32 values: SipHash-2-4 with a salt, otherwise FarmHash.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> hash_integers(jnp.array([1, 2, 3])).remainder(10)
-        Array([9, 9, 1], dtype=int32)
-    """
+    """Hashes the decimal form of int32 values: SipHash-2-4 with a salt, otherwise FarmHash."""
     return farm_integers(x) if salt is None else sip_integers(x, salt)
 
 

@@ -21,12 +21,6 @@ class Wide:
     Args:
         high: the upper halves, an array of uint32.
         low: the lower halves, an array of uint32.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x = Wide.of(0xC3A5C85C97CB3127, jnp.zeros((), "uint32")) * 3
-        >>> hex(int(x.high)), hex(int(x.low))
-        ('0x4af15915', '0xc7619375')
     """
 
     high: jax.Array

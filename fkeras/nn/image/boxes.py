@@ -186,11 +186,6 @@ def crop(boxes: Any, top: Any, left: Any, height: Any, width: Any) -> jax.Array:
 
     Returns:
         An array of shape (..., 4).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> crop(jnp.array([[10.0, 20.0, 50.0, 60.0]]), top=10, left=20, height=40, width=30)
-        Array([[ 0., 10., 30., 40.]], dtype=float32)
     """
     boxes = jnp.asarray(boxes)
     top, left, height, width = (
@@ -236,12 +231,6 @@ def follow(boxes: jax.Array, matrix: jax.Array) -> jax.Array:
 
     Returns:
         An array of shape (b, n, 4), not clipped at the borders.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> shift = jnp.array([[[1.0, 0.0, -2.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]])
-        >>> follow(jnp.array([[[0.0, 0.0, 1.0, 1.0]]]), shift)
-        Array([[[2., 0., 3., 1.]]], dtype=float32)
     """
     x1, y1, x2, y2 = (boxes[..., i] for i in range(4))
     x, y = jnp.stack((x1, x2, x1, x2), axis=-1), jnp.stack((y1, y1, y2, y2), axis=-1)

@@ -18,12 +18,7 @@ _LUMA = (0.2989, 0.5870, 0.1140)
 
 
 def precise(dtype: Any) -> Any:
-    """Returns the dtype to compute in: float64 for float64, otherwise float32.
-
-    Example:
-        >>> precise("uint8"), precise("bfloat16")
-        ('float32', 'float32')
-    """
+    """Returns the dtype to compute in: float64 for float64, otherwise float32."""
     return "float64" if jnp.dtype(dtype) == jnp.dtype("float64") else "float32"
 
 
@@ -34,11 +29,6 @@ def channels_of(
 
     Raises:
         ValueError: for another rank, or a number of channels not in `counts`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> channels_of("rgb_to_hsv", jnp.ones((3, 2, 2)), "channels_first", 3)[1]
-        0
     """
     images = jnp.asarray(images)
     axis = image_axes(images.ndim, data_format)[2]

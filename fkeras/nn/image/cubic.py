@@ -10,11 +10,6 @@ def cubic_weights(old: int, new: int, antialias: bool = False) -> np.ndarray:
 
     Without antialiasing, Keys's kernel has the parameter -0.75, and positions outside of the axis
     have the value at its end; with antialiasing the parameter is -0.5, and they are left out.
-
-    Example:
-        >>> cubic_weights(2, 2)
-        array([[1., 0.],
-               [0., 1.]])
     """
     scale = old / new
     stretch = max(scale, 1.0) if antialias else 1.0
@@ -32,13 +27,7 @@ def cubic_weights(old: int, new: int, antialias: bool = False) -> np.ndarray:
 
 
 def cubic(x: np.ndarray, a: float) -> np.ndarray:
-    """Computes Keys's cubic kernel with the parameter `a`, the slope at 1.
-
-    Example:
-        >>> import numpy as np
-        >>> cubic(np.array([0.0, 0.5, 1.5, 2.5]), -0.5)
-        array([ 1.    ,  0.5625, -0.0625,  0.    ])
-    """
+    """Computes Keys's cubic kernel with the parameter `a`, the slope at 1."""
     x = np.abs(x)
     inner = ((a + 2) * x - (a + 3)) * x * x + 1
     outer = (((x - 5) * x + 8) * x - 4) * a

@@ -28,10 +28,6 @@ def gaussian_weights(size: int, sigma: Any, dtype: Any = "float32") -> jax.Array
 
     Returns:
         An array of shape (size,) or (b, size). With sigma 0 only the middle weight is not 0.
-
-    Example:
-        >>> gaussian_weights(3, 1.0)
-        Array([0.27406862, 0.45186275, 0.27406862], dtype=float32)
     """
     sigma = jnp.asarray(sigma, dtype)[..., None]
     offsets = jnp.arange(size, dtype=dtype) - jnp.asarray((size - 1) / 2, dtype)
@@ -51,12 +47,6 @@ def correlate_line(images: jax.Array, weights: Any, axis: int, padding: str = "s
 
     Returns:
         An array like `images`, k - 1 cells shorter with padding "valid".
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x = jnp.array([1.0, 2.0, 4.0]).reshape(1, 1, 3, 1)
-        >>> correlate_line(x, (-1.0, 0.0, 1.0), 2).ravel()
-        Array([ 2.,  3., -2.], dtype=float32)
     """
     count = len(weights) if isinstance(weights, Sequence) else weights.shape[-1]
     if count > _LONGEST:
@@ -157,11 +147,6 @@ def smooth(images: jax.Array, data_format: str | None = None) -> jax.Array:
 
     Returns:
         An array like `images`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> float(smooth(jnp.eye(3)[..., None] * 13.0)[1, 1, 0])
-        7.0
     """
     batch, unbatch = as_batch(images, data_format)
     ones = (1, 1, 1)
@@ -179,10 +164,5 @@ def sharpen(images: jax.Array, factor: Any, data_format: str | None = None) -> j
 
     Returns:
         An array like `images`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> float(sharpen(jnp.eye(3)[..., None] * 13.0, 2.0)[1, 1, 0])
-        19.0
     """
     return blend(images, smooth(images, data_format), 1 - factor)

@@ -18,10 +18,6 @@ def data_format_of(data_format: str | None) -> str:
 
     Raises:
         ValueError: for another string.
-
-    Example:
-        >>> data_format_of(None)
-        'channels_last'
     """
     if data_format is None:
         return "channels_last"
@@ -33,10 +29,6 @@ def one_of(argument: str, value: object, *words: str) -> str:
 
     Raises:
         ValueError: if the value is not an accepted string.
-
-    Example:
-        >>> one_of("interpolation", "nearest", "nearest", "bilinear")
-        'nearest'
     """
     if value not in words:
         raise ValueError(
@@ -54,10 +46,6 @@ def image_axes(ndim: int, data_format: str | None = None) -> tuple[int, int, int
 
     Raises:
         ValueError: if `ndim` is not 3 or 4.
-
-    Example:
-        >>> image_axes(4), image_axes(3, "channels_first")
-        ((1, 2, 3), (1, 2, 0))
     """
     if ndim not in (3, 4):
         raise ValueError(
@@ -93,12 +81,6 @@ def as_batch(
     Returns:
         `(batch, unbatch)`: the array (b, h, w, c), and a function that converts an array (b, h2, w2,
         c2) to the layout of `images`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> batch, back = as_batch(jnp.ones((3, 4, 5)), "channels_first")
-        >>> batch.shape, back(batch[:, :2]).shape
-        ((1, 4, 5, 3), (3, 2, 5))
     """
     images = jnp.asarray(images)
     _, _, channels = image_axes(images.ndim, data_format)

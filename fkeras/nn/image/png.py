@@ -14,10 +14,6 @@ def png(pixels: np.ndarray) -> bytes:
     Args:
         pixels: uint8, `(h, w)` for gray, or `(h, w, c)` with 1 channel for gray, 3 for RGB, or 4 for
             RGB and opacity.
-
-    Example:
-        >>> png(np.zeros((2, 3), "uint8"))[1:4]
-        b'PNG'
     """
     height, width, *channels = pixels.shape
     count = channels[0] if channels else 1

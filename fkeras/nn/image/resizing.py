@@ -40,10 +40,6 @@ def window(
 
     Returns:
         `(top, left, height, width)` of the part in pixels; top and left are negative for a frame.
-
-    Example:
-        >>> window(4, 8, (2, 2)), window(4, 8, (2, 2), crop=True), window(4, 8, (2, 2), pad=True)
-        ((0, 0, 4, 8), (0, 2, 4, 4), (-2, 0, 8, 8))
     """
     if not crop and not pad:
         return 0, 0, height, width
@@ -148,13 +144,7 @@ def cut(batch: jax.Array, part: tuple[int, int, int, int], fill_value: Any = 0.0
 
 
 def as_dtype(x: jax.Array, dtype: Any) -> jax.Array:
-    """Casts to a dtype; integers are rounded and clipped to the range of the dtype.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> as_dtype(jnp.array([-3.0, 1.6, 300.0]), "uint8")
-        Array([  0,   2, 255], dtype=uint8)
-    """
+    """Casts to a dtype; integers are rounded and clipped to the range of the dtype."""
     if x.dtype == dtype or jnp.issubdtype(dtype, jnp.floating):
         return x.astype(dtype)
     limits = jnp.iinfo(dtype)

@@ -16,24 +16,14 @@ def format_shape(shape: Any) -> str:
 
 
 def may_equal(first: Sequence[Any], second: Sequence[Any]) -> bool:
-    """Returns whether two shapes are equal, or may be: sizes that are no integers are unknown.
-
-    Example:
-        >>> may_equal((None, 3), (8, 3)), may_equal((None, 3), (8, 4))
-        (True, False)
-    """
+    """Returns whether two shapes are equal, or may be: sizes that are no integers are unknown."""
     sizes = zip(first, second, strict=False)
     known = (a == b for a, b in sizes if isinstance(a, int) and isinstance(b, int))
     return len(first) == len(second) and all(known)
 
 
 def spatial_axes(ndim: int, data_format: str) -> tuple[int, ...]:
-    """Returns the axes between batch and channels.
-
-    Example:
-        >>> spatial_axes(4, "channels_last"), spatial_axes(4, "channels_first")
-        ((1, 2), (2, 3))
-    """
+    """Returns the axes between batch and channels."""
     return tuple(range(1, ndim - 1) if data_format == "channels_last" else range(2, ndim))
 
 
@@ -63,12 +53,7 @@ def channel_axis(data_format: str) -> int:
 
 
 def full_rank(per_axis: Sequence, data_format: str, fill: object) -> tuple:
-    """Extends entries of the spatial axes by `fill` for the batch and channel axes.
-
-    Example:
-        >>> full_rank((2, 3), "channels_last", 1)
-        (1, 2, 3, 1)
-    """
+    """Extends entries of the spatial axes by `fill` for the batch and channel axes."""
     if data_format == "channels_last":
         return (fill, *per_axis, fill)
     return (fill, fill, *per_axis)

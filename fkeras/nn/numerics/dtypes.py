@@ -8,10 +8,5 @@ import jax.numpy as jnp
 
 
 def wide_dtype(dtype: Any) -> jnp.dtype:
-    """Returns the dtype for statistics of `dtype` values: float64 for float64, else float32.
-
-    Example:
-        >>> wide_dtype("bfloat16")
-        dtype('float32')
-    """
+    """Returns the dtype for statistics of `dtype` values: float64 for float64, else float32."""
     return jnp.dtype("float64" if jnp.dtype(dtype) == jnp.dtype("float64") else "float32")

@@ -25,11 +25,6 @@ def valid_indices(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
 
     Returns:
         An array of int32 and an array of Booleans, both of the shape of `values`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> [part.tolist() for part in valid_indices(jnp.array([1.0, 1.7, -1.0, jnp.nan]), 3)]
-        [[1, 0, 0, 0], [True, False, False, False]]
     """
     if jnp.issubdtype(values.dtype, jnp.floating):
         # float16 ends at 65504, and bfloat16 has 8 bits: compare in a dtype that can hold `count`
@@ -44,13 +39,7 @@ def valid_indices(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
 
 
 def equals(values: jax.Array, number: int) -> jax.Array:
-    """Compares values with a number, which may be out of the range of their dtype.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> equals(jnp.array([255, 1], "uint8"), -1).tolist()
-        [False, False]
-    """
+    """Compares values with a number, which may be out of the range of their dtype."""
     if jnp.issubdtype(values.dtype, jnp.integer):
         limits = jnp.iinfo(values.dtype)
         if not limits.min <= number <= limits.max:
@@ -65,11 +54,6 @@ def unsigned_indices(values: jax.Array, count: int) -> jax.Array:
 
     A gather with `mode="fill"` then fills the results of invalid indices, including negative
     ones, and the transpose of the gather drops their gradients.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> unsigned_indices(jnp.array([1, -1]), 3).tolist()
-        [1, 4294967295]
     """
     if values.dtype in (jnp.int32, jnp.uint32, jnp.int16, jnp.int8, jnp.uint16, jnp.uint8):
         return values.astype("uint32")
@@ -91,9 +75,6 @@ def check_constant_indices(
 
     Raises:
         IndexError: for the first index outside of the axis.
-
-    Example:
-        >>> check_constant_indices("take", jnp.zeros(3), [0, -3], 0)
     """
     if not -x.ndim <= axis < x.ndim:  # JAX rejects the axis
         return

@@ -20,11 +20,6 @@ def unit_vectors(x: jax.Array, axis: Any, epsilon: float = EPSILON) -> jax.Array
     Args:
         x: floats whose squares do not overflow: not 16 bits.
         axis: axis or axes of a vector.
-
-    Example:
-        >>> unit_vectors(jnp.array([[0.0, 2.0], [0.0, 0.0]]), -1)
-        Array([[0., 1.],
-               [0., 0.]], dtype=float32)
     """
     squares = jnp.sum(jnp.square(x), axis=axis, keepdims=True)
     # clamp the square, not the norm: the derivative of a square root is infinite at 0
@@ -36,11 +31,6 @@ def safe_sqrt(x: jax.Array) -> jax.Array:
 
     Args:
         x: floating array of values of 0 or more.
-
-    Example:
-        >>> import jax
-        >>> jax.grad(safe_sqrt)(0.0), jax.grad(safe_sqrt)(4.0)
-        (Array(0., dtype=float32, weak_type=True), Array(0.25, dtype=float32, weak_type=True))
     """
     # two `where`: the untaken branch must have a finite gradient too
     zero = x == 0
@@ -149,11 +139,6 @@ def magnitude(x: jax.Array) -> jax.Array:
 
     Args:
         x: floating array of values of 0 or more.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> print(magnitude(jnp.array([0.0, 3.0, 1e30, jnp.inf])) <= jnp.array([1, 4, 1e30, 1]))
-        [ True  True  True  True]
     """
     x = jax.lax.stop_gradient(x)
     usual = (x > 0) & jnp.isfinite(x)

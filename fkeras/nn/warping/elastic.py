@@ -29,12 +29,6 @@ def smooth_fields(
 
     Returns:
         `(dy, dx)`, two arrays (b, h, w).
-
-    Example:
-        >>> import jax
-        >>> dy, dx = smooth_fields(jax.random.key(0), (2, 8, 8), 1.0)
-        >>> dy.shape, bool((dy == dx).any())
-        ((2, 8, 8), False)
     """
     # the filter size must be static under jit, hence the upper bound `largest`
     radius = int(6 * (sigma if largest is None else largest)) // 2
@@ -122,12 +116,6 @@ def displace(
 
     Returns:
         An array like `images`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> image = jnp.array([[[[1.0], [3.0], [7.0]]]])
-        >>> displace(image, jnp.zeros((1, 1, 3)), jnp.ones((1, 1, 3))).ravel()
-        Array([3., 7., 7.], dtype=float32)
     """
     y, x = grid(images.shape[1], images.shape[2])
     return warp(images, y + dy, x + dx, interpolation, fill_mode, fill_value)

@@ -13,14 +13,7 @@ from fkeras.nn.warping.sampling import FILL_MODES, INTERPOLATIONS, sample
 
 
 def grid(height: int, width: int) -> tuple[jax.Array, jax.Array]:
-    """Returns the coordinates (y, x) of each pixel, as two arrays (1, h, w).
-
-    Example:
-        >>> y, x = grid(2, 3)
-        >>> x
-        Array([[[0., 1., 2.],
-                [0., 1., 2.]]], dtype=float32)
-    """
+    """Returns the coordinates (y, x) of each pixel, as two arrays (1, h, w)."""
     shape = (1, height, width)
     rows = jnp.broadcast_to(jnp.arange(height, dtype="float32")[None, :, None], shape)
     return rows, jnp.broadcast_to(jnp.arange(width, dtype="float32")[None, None, :], shape)
@@ -43,12 +36,6 @@ def warp(
 
     Returns:
         An array of shape (b, h2, w2, c).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> y, x = grid(1, 2)
-        >>> warp(jnp.array([[[[1.0], [3.0]]]]), y, x + 0.5).ravel()
-        Array([2. , 1.5], dtype=float32)
     """
     one_of("interpolation", interpolation, *INTERPOLATIONS)
     one_of("fill_mode", fill_mode, *FILL_MODES)
@@ -73,12 +60,6 @@ def warp_by_matrix(
 
     Returns:
         An array like `images`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> left = jnp.array([[[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]])
-        >>> warp_by_matrix(jnp.array([[[[1.0], [3.0]]]]), left).ravel()
-        Array([3., 0.], dtype=float32)
     """
     y, x = grid(images.shape[1], images.shape[2])
     (a0, a1, a2), (b0, b1, b2), (c0, c1, c2) = (
@@ -97,13 +78,6 @@ def matrix_of(transform: jax.Array) -> jax.Array:
 
     Args:
         transform: (b, 8), as for `affine_transform`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> matrix_of(jnp.array([[1.0, 0.0, 2.0, 0.0, 1.0, 3.0, 0.0, 0.0]]))[0]
-        Array([[1., 0., 2.],
-               [0., 1., 3.],
-               [0., 0., 1.]], dtype=float32)
     """
     last = jnp.ones((*transform.shape[:-1], 1), transform.dtype)
     entries = jnp.concatenate((transform, last), axis=-1)
@@ -170,13 +144,6 @@ def homography(start_points: jax.Array, end_points: jax.Array) -> jax.Array:
     Returns:
         An array of shape (b, 8), as for `affine_transform`; not finite if three of the points are
         collinear.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> square = jnp.array([[[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
-        >>> shift = jnp.array([[1.0, 0.0, -1.0, 0.0, 1.0, -1.0, 0.0, 0.0]])
-        >>> bool(jnp.allclose(homography(square, square + 1.0), shift, atol=1e-6))
-        True
     """
     start_points, end_points = (
         jnp.asarray(p).astype("float32") for p in (start_points, end_points)

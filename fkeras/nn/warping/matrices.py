@@ -28,11 +28,6 @@ def translation_matrix(dx: jax.Array, dy: jax.Array) -> jax.Array:
 
     Returns:
         An array of shape (b, 3, 3).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> translation_matrix(jnp.array([2.0]), jnp.array([0.0]))[0, 0]
-        Array([ 1.,  0., -2.], dtype=float32)
     """
     # negative: the matrix maps output places to input places
     return _matrices(((1.0, 0.0, -dx), (0.0, 1.0, -dy)), dx)
@@ -46,11 +41,6 @@ def rotation_matrix(angle: jax.Array, height: int, width: int) -> jax.Array:
 
     Returns:
         An array of shape (b, 3, 3).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> rotation_matrix(jnp.array([90.0]), 3, 3)[0].round() @ jnp.array([0.0, 0.0, 1.0])
-        Array([2., 0., 1.], dtype=float32)
     """
     cos, sin = jnp.cos(angle * (math.pi / 180)), jnp.sin(angle * (math.pi / 180))
     # the center of the pixel grid stays in place
@@ -69,11 +59,6 @@ def zoom_matrix(
 
     Returns:
         An array of shape (b, 3, 3).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> zoom_matrix(jnp.array([1.0]), jnp.array([2.0]), 3, 3)[0, 0]
-        Array([ 2.,  0., -1.], dtype=float32)
     """
     # the center of the pixel grid stays in place
     x, y = (width - 1) / 2 * (1 - width_zoom), (height - 1) / 2 * (1 - height_zoom)
@@ -89,10 +74,5 @@ def shear_matrix(shear_x: jax.Array, shear_y: jax.Array) -> jax.Array:
 
     Returns:
         An array of shape (b, 3, 3).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> shear_matrix(jnp.array([0.5]), jnp.array([0.0]))[0, 0]
-        Array([1. , 0.5, 0. ], dtype=float32)
     """
     return _matrices(((1.0, shear_x, 0.0), (shear_y, 1.0, 0.0)), shear_x)

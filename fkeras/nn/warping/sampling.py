@@ -54,11 +54,6 @@ def sample(
 
     Returns:
         An array of shape (..., carried axes), of the dtype of `array`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> sample(jnp.array([[0.0, 5.0], [10.0, 15.0]]), (jnp.array([0.5]),), 1)
-        Array([[ 5., 10.]], dtype=float32)
     """
     dtype = array.dtype
     exact = jnp.issubdtype(dtype, jnp.floating)

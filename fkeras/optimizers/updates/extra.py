@@ -22,11 +22,6 @@ def extra_arguments(loss_fn: Callable[[Any], Any], value: Any, gradients: Any) -
         loss_fn: the loss of the step as a function of the weights.
         value: the loss at the weights of the step.
         gradients: the gradients at these weights.
-
-    Example:
-        >>> extra = extra_arguments(lambda w: w**2, 9.0, 6.0)
-        >>> extra["value"], extra["value_fn"](2.0), float(extra["grad_fn"](2.0, 0))
-        (9.0, 4.0, 4.0)
     """
     # optax.contrib.sam passes a number as the second argument
     grad_fn = jax.grad(loss_fn)
@@ -40,11 +35,6 @@ def in_form(extra: Mapping[str, Any], read: Callable, write: Callable) -> dict[s
     Args:
         read: converts weights of the other form to the form that the functions in `extra` take.
         write: converts gradients to the other form.
-
-    Example:
-        >>> extra = in_form({"value": 9.0, "value_fn": lambda w: w**2}, lambda w: w["a"], lambda g: {"a": g})
-        >>> extra["value"], extra["value_fn"]({"a": 2.0})
-        (9.0, 4.0)
     """
     converted = dict(extra)
     if "grad" in extra:

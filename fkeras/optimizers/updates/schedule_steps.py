@@ -21,12 +21,7 @@ _LARGEST = np.iinfo("int32").max
 
 
 def as_step(step: Number) -> jax.Array:
-    """Converts a step to an integer array, or to float32 if it is a float or too large for int32.
-
-    Example:
-        >>> as_step(2**24 + 1), as_step(1.5), as_step(2**40).dtype
-        (Array(16777217, dtype=int32, weak_type=True), Array(1.5, dtype=float32), dtype('float32'))
-    """
+    """Converts a step to an integer array, or to float32 if it is a float or too large for int32."""
     if isinstance(step, int | np.integer) and not -_LARGEST <= int(step) <= _LARGEST:
         return jnp.asarray(float(step), "float32")
     step = jnp.asarray(step)
@@ -44,12 +39,7 @@ def _whole(step: jax.Array, number: float) -> int | None:
 
 
 def periods(step: jax.Array, length: float) -> tuple[jax.Array, jax.Array]:
-    """Returns the number of completed periods, as a float, and the completed share of the next one.
-
-    Example:
-        >>> [float(part) for part in periods(as_step(2**24 + 1), 2**24)]
-        [1.0, 5.960464477539063e-08]
-    """
+    """Returns the number of completed periods, as a float, and the completed share of the next one."""
     integer_length = _whole(step, length)
     if integer_length is None:
         # JAX takes no Python integer beyond int32
@@ -76,12 +66,7 @@ def remaining(step: jax.Array, length: float) -> jax.Array:
 
 
 def minus(step: jax.Array, number: float) -> jax.Array:
-    """Returns the difference step - number as float32.
-
-    Example:
-        >>> float(minus(as_step(2**24 + 1), 2**24))
-        1.0
-    """
+    """Returns the difference step - number as float32."""
     integer = _whole(step, number)
     if integer is None:
         return step.astype("float32") - float(number)
@@ -93,10 +78,6 @@ def passed(step: jax.Array, boundaries: Sequence[float], reached: bool = False) 
 
     Args:
         reached: whether to count boundaries equal to the step.
-
-    Example:
-        >>> [int(passed(as_step(step), (2**24,))) for step in (2**24, 2**24 + 1)]
-        [0, 1]
     """
     if jnp.issubdtype(step.dtype, jnp.integer):
         limits = jnp.iinfo(step.dtype)
@@ -127,10 +108,6 @@ def wave_starts(first: float, factor: float) -> tuple[float, ...] | None:
     Returns:
         Ascending numbers that begin with 0, or None if the factor is at most 1 or the table would
         be too long.
-
-    Example:
-        >>> wave_starts(10, 2.0)[:4]
-        (0.0, 10.0, 30.0, 70.0)
     """
     if not factor > 1.0:
         return None

@@ -102,13 +102,7 @@ def has_current_names(arrays: Mapping[str, Stored], base: Any, config: Any) -> b
 
 
 def writes_current_names(config: Config) -> bool:
-    """Returns whether the modules of the version of transformers that wrote `config` have current names.
-
-    Example:
-        >>> import fkeras as fk
-        >>> writes_current_names(fk.pretrained.ViTConfig.read({"transformers_version": "4.57.1"}))
-        False
-    """
+    """Returns whether the modules of the version of transformers that wrote `config` have current names."""
     return not str(config.source.get("transformers_version")).startswith(("3.", "4."))
 
 

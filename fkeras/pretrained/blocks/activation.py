@@ -24,13 +24,7 @@ activation_name = choice(*ACTIVATIONS, hint="fkeras has no other activations of 
 
 
 def activate(name: str, x: KerasTensor) -> KerasTensor:
-    """Records an activation by its name in `config.json`, with operations that Keras also has.
-
-    Example:
-        >>> import fkeras as fk
-        >>> activate("gelu_new", fk.Input((4,))).shape
-        (None, 4)
-    """
+    """Records an activation by its name in `config.json`, with operations that Keras also has."""
     if name == "quick_gelu":
         return x * ops.sigmoid(1.702 * x)
     if name.startswith("gelu"):

@@ -46,12 +46,7 @@ class EncoderConfig(Config):
 
 
 def with_parts(config: C, tensors: Collection[str]) -> C:
-    """Returns the configuration with the parts to which the tensors belong.
-
-    Example:
-        >>> with_parts(EncoderConfig(), ["embedding.weight"]).parts
-        ()
-    """
+    """Returns the configuration with the parts to which the tensors belong."""
     parts = (
         part
         for part, endings in config.endings.items()

@@ -23,11 +23,6 @@ def to_heads(
         name: name of the layer, such as "query".
         role: axis role of the heads for sharding: "kv_heads" for the keys and values of grouped-query
             attention.
-
-    Example:
-        >>> import fkeras as fk
-        >>> to_heads(fk.Input((None, 8)), 2, 4, "query").shape
-        (None, None, 2, 4)
     """
     return layers.EinsumDense(
         "abc,cde->abde",
@@ -41,13 +36,7 @@ def to_heads(
 def from_heads(
     x: KerasTensor, width: int, name: str = "output", *, bias: bool = False
 ) -> KerasTensor:
-    """Records a projection (b, t, heads, size) -> (b, t, width).
-
-    Example:
-        >>> import fkeras as fk
-        >>> from_heads(fk.Input((None, 2, 4)), 8).shape
-        (None, None, 8)
-    """
+    """Records a projection (b, t, heads, size) -> (b, t, width)."""
     return layers.EinsumDense(
         "abcd,cde->abe",
         (None, width),

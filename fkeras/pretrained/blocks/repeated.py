@@ -13,14 +13,6 @@ def repeated(block: Callable[[int], Model], kinds: Iterable[Hashable]) -> Iterat
     Args:
         block: records the block of an index.
         kinds: the kind of each block.
-
-    Example:
-        >>> import fkeras as fk
-        >>> def block(i):
-        ...     x = fk.Input((3,))
-        ...     return fk.Model(x, fk.layers.Dense(3)(x))
-        >>> [model.name for model in repeated(block, "aab")]
-        ['block_0', 'block_1', 'block_2']
     """
     recorded: dict[Hashable, Model] = {}
     for i, kind in enumerate(kinds):

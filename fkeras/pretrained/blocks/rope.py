@@ -26,10 +26,6 @@ def flat(mapping: Mapping[str, Any]) -> dict[str, Any]:
 
     Version 5 of transformers writes one key, `rope_parameters`; version 4 writes `rope_theta`,
     `rope_scaling` and `partial_rotary_factor`. The type "default" means no scaling.
-
-    Example:
-        >>> flat({"rope_parameters": {"rope_theta": 5.0, "rope_type": "default"}})
-        {'rope_theta': 5.0, 'rope_scaling': None}
     """
     result = {key: value for key, value in mapping.items() if key != "rope_parameters"}
     # transformers reads `rope_scaling` before `rope_parameters`
@@ -67,10 +63,6 @@ def scaling_of(
 
     Raises:
         ValueError: for an unknown type, unknown or missing keys, or a value out of range.
-
-    Example:
-        >>> scaling_of({"rope_type": "linear", "factor": 4.0}, 2048)
-        Linear(4.0)
     """
     if scaling is None:
         return None

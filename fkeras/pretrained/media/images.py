@@ -276,13 +276,7 @@ _FILTERS = MappingProxyType({1: (3.0, _lanczos), 2: (1.0, _bilinear), 3: (2.0, _
 
 
 def resampling_weights(old: int, new: int, resample: int) -> np.ndarray:
-    """Returns Pillow's matrix (new, old) that resizes an axis, with antialiasing.
-
-    Example:
-        >>> resampling_weights(4, 2, 2).round(2)
-        array([[0.43, 0.43, 0.14, 0.  ],
-               [0.  , 0.14, 0.43, 0.43]])
-    """
+    """Returns Pillow's matrix (new, old) that resizes an axis, with antialiasing."""
     support, kernel = _FILTERS[resample]
     scale = old / new
     stretch = max(scale, 1.0)
@@ -297,13 +291,7 @@ def resampling_weights(old: int, new: int, resample: int) -> np.ndarray:
 
 
 def resized(image: np.ndarray, size: tuple[int, int], resample: int = 3) -> np.ndarray:
-    """Returns an image (h, w, c) in another size, bit-equal to the `resize` of Pillow 11.
-
-    Example:
-        >>> import numpy as np
-        >>> resized(np.array([[[0], [255]]], "uint8"), (1, 4), 2).ravel()
-        array([  0,  64, 191, 255], dtype=uint8)
-    """
+    """Returns an image (h, w, c) in another size, bit-equal to the `resize` of Pillow 11."""
     y = image.astype(np.float64)
     for axis, equation in ((1, "ow,hwc->hoc"), (0, "oh,hwc->owc")):
         old, new = image.shape[axis], size[axis]

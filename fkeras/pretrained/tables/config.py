@@ -226,23 +226,13 @@ def _without(mapping: Mapping[str, Any], keys: Collection[str]) -> Mapping[str, 
 
 
 def block_types(*types: str) -> Rule:
-    """Returns the converter of a list with a type for each block.
-
-    Example:
-        >>> block_types("full", "sliding")(["full"])
-        ('full',)
-    """
+    """Returns the converter of a list with a type for each block."""
     words = " and ".join(map(repr, types))
     return several(choice(*types), f"a list of {words}", least=0, optional=True)
 
 
 def thaw(value: Any) -> Any:
-    """Returns frozen mappings and tuples as dictionaries and lists.
-
-    Example:
-        >>> thaw(FrozenDict({"a": (1, 2)}))
-        {'a': [1, 2]}
-    """
+    """Returns frozen mappings and tuples as dictionaries and lists."""
     if isinstance(value, Mapping):
         return {key: thaw(item) for key, item in value.items()}
     return [thaw(item) for item in value] if isinstance(value, tuple | list) else value

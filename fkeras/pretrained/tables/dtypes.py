@@ -23,12 +23,6 @@ def layer_policies(
     Args:
         dtypes: the dtypes in the checkpoint, by the paths of the weights.
         policy: dtype policy of all layers.
-
-    Example:
-        >>> half, single = np.dtype("float16"), np.dtype("float32")
-        >>> policies = layer_policies({"a/kernel": half, "a/bias": half, "norm/scale": single})
-        >>> policies("a").name, policies("norm").name
-        ('float16', 'mixed_float16')
     """
     if policy is not None:
         return lambda path: policy
@@ -40,12 +34,6 @@ def layer_policies(
 
 
 def common_dtype(dtypes: Mapping[str, np.dtype]) -> str:
-    """Returns the most common dtype of a checkpoint, among the compute dtypes.
-
-    Example:
-        >>> half, single = np.dtype("float16"), np.dtype("float32")
-        >>> common_dtype({"a": half, "b": half, "c": single})
-        'float16'
-    """
+    """Returns the most common dtype of a checkpoint, among the compute dtypes."""
     names = [dtype.name for dtype in dtypes.values()]
     return max(COMPUTED, key=names.count)

@@ -58,12 +58,7 @@ class Same(Operation):
 
 @dataclasses.dataclass(frozen=True)
 class Transpose(Operation):
-    """Kernel of a linear layer, or a stack of kernels: (..., out, in) in the file, (..., in, out) in the graph.
-
-    Example:
-        >>> Transpose().read(np.ones((2, 3))).shape, Transpose().read(np.ones((8, 2, 3))).shape
-        ((3, 2), (8, 3, 2))
-    """
+    """Kernel of a linear layer, or a stack of kernels: (..., out, in) in the file, (..., in, out) in the graph."""
 
     def read(self, tensor: np.ndarray) -> np.ndarray:
         return tensor.swapaxes(-1, -2)
@@ -74,12 +69,7 @@ class Transpose(Operation):
 
 @dataclasses.dataclass(frozen=True)
 class Heads(Operation):
-    """Kernel of a projection to `heads` heads of `size`: (heads * size, d) <-> (d, heads, size).
-
-    Example:
-        >>> Heads(2, 4).read(np.ones((8, 3))).shape, Heads(2, 4).tensor_shapes([(3, 2, 4)])
-        ((3, 2, 4), ((8, 3),))
-    """
+    """Kernel of a projection to `heads` heads of `size`: (heads * size, d) <-> (d, heads, size)."""
 
     heads: int
     size: int
@@ -93,12 +83,7 @@ class Heads(Operation):
 
 @dataclasses.dataclass(frozen=True)
 class HeadsIn(Operation):
-    """Kernel of a projection from heads: (d, heads * size) <-> (heads, size, d).
-
-    Example:
-        >>> HeadsIn(2, 4).read(np.ones((3, 8))).shape
-        (2, 4, 3)
-    """
+    """Kernel of a projection from heads: (d, heads * size) <-> (heads, size, d)."""
 
     heads: int
     size: int
@@ -145,12 +130,7 @@ class Reshape(Operation):
 
 @dataclasses.dataclass(frozen=True)
 class Convolution(Operation):
-    """Kernel of a convolution: (out, in, *sizes) in the file, (*sizes, in, out) in the graph.
-
-    Example:
-        >>> Convolution().read(np.ones((8, 3, 5, 6))).shape, Convolution().read(np.ones((8, 3, 5))).shape
-        ((5, 6, 3, 8), (5, 3, 8))
-    """
+    """Kernel of a convolution: (out, in, *sizes) in the file, (*sizes, in, out) in the graph."""
 
     def read(self, tensor: np.ndarray) -> np.ndarray:
         return np.moveaxis(tensor, (0, 1), (-1, -2))
@@ -167,10 +147,6 @@ class Permuted(Operation):
 
     Args:
         heads: number of heads, a divisor of the number of rows.
-
-    Example:
-        >>> Permuted(1).read(np.arange(6))
-        array([0, 2, 4, 1, 3, 5])
     """
 
     heads: int
@@ -219,11 +195,6 @@ class Split(Operation):
         sizes: size of each part along the axis.
         axis: axis of the tensor.
         then: operation of each part; an empty tuple for the identity.
-
-    Example:
-        >>> fused = Split((4, 2), then=(Transpose(), Transpose()))
-        >>> [part.shape for part in fused.read_all((np.ones((6, 3)),))]
-        [(3, 4), (3, 2)]
     """
 
     sizes: tuple[int, ...]
@@ -292,11 +263,6 @@ class Row:
         copy: whether the tensor is a copy of a weight that another row reads, such as a tied head. The
             tensor is optional, and must equal the weight.
         logits: whether the tensor holds the weights of the logits.
-
-    Example:
-        >>> row = Row("layers.{i}.up.weight", "block_{i}/up/kernel", Transpose(), range(2))
-        >>> [(match.tensors, match.weights) for match in row.matches()]
-        [(('layers.0.up.weight',), ('block_0/up/kernel',)), (('layers.1.up.weight',), ('block_1/up/kernel',))]
     """
 
     tensors: str
@@ -338,10 +304,5 @@ class Match:
 
 
 def in_blocks(blocks: Sequence[int], *rows: Row) -> tuple[Row, ...]:
-    """Returns the rows with the indices of blocks.
-
-    Example:
-        >>> [row.blocks for row in in_blocks(range(2), Row("a.{i}", "b_{i}/kernel"))]
-        [range(0, 2)]
-    """
+    """Returns the rows with the indices of blocks."""
     return tuple(dataclasses.replace(row, blocks=blocks) for row in rows)

@@ -353,10 +353,6 @@ def render(source: str, variables: Mapping[str, Any], begin: str, end: str) -> s
     Raises:
         ImportError: if the package jinja2 is not installed.
         ValueError: for an error in the template, an exceeded limit, and messages that the template rejects.
-
-    Example:
-        >>> render("{% for m in messages %}{{ m.text }};{% endfor %}", {"messages": [{"text": "a"}]}, "", "")
-        'a;'
     """
     if len(source) > _SOURCE:
         raise ValueError(

@@ -23,11 +23,6 @@ class TracedText(str):
     Args:
         text: the characters.
         origins: one origin for each character.
-
-    Example:
-        >>> text = TracedText("ab", bytes([TRUSTED, USER]))
-        >>> text[1:].origins, text == "ab"
-        (b'\\x02', True)
     """
 
     origins: bytes
@@ -122,12 +117,7 @@ def replace(text: str, old: str, new: str, count: int = -1) -> str:
 
 
 def method(text: str, name: str, *args: Any, **options: Any) -> Any:
-    """Calls a method of strings that returns no more characters than the text has.
-
-    Example:
-        >>> [part.origins for part in method(join(" ", ["a", trace("b", USER)]), "split")]
-        [b'\\x00', b'\\x02']
-    """
+    """Calls a method of strings that returns no more characters than the text has."""
     result = getattr(plain(text), name)(*args, **options)
     if not isinstance(text, TracedText):
         return result

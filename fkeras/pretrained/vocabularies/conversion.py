@@ -123,12 +123,6 @@ def tokenizer_json(
 
     Raises:
         FileError: for a missing, damaged or contradictory file, and for an unknown class.
-
-    Example:
-        >>> words = b"[PAD]\\n[UNK]\\n[CLS]\\n[SEP]\\n[MASK]\\nhello\\n"
-        >>> files, source = tokenizer_json({"vocab.txt": words}, {}, b'{"model_type": "bert"}')
-        >>> sorted(files), source
-        (['special_tokens_map.json', 'tokenizer.json'], 'vocab.txt')
     """
     if not originals.keys() - {ADDED}:
         return None

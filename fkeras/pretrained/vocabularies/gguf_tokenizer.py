@@ -63,15 +63,6 @@ def tokenizer_files(metadata: Mapping[str, Any]) -> dict[str, str] | None:
 
     Raises:
         FileError: for a missing or malformed value, and an unknown type of tokenizer.
-
-    Example:
-        >>> sorted(tokenizer_files({
-        ...     "tokenizer.ggml.model": "gpt2",
-        ...     "tokenizer.ggml.pre": "gpt-2",
-        ...     "tokenizer.ggml.tokens": ["a", "b", "ab"],
-        ...     "tokenizer.ggml.merges": ["a b"],
-        ... }))
-        ['tokenizer.json', 'tokenizer_config.json']
     """
     kind = metadata.get(_KEY + "model")
     if kind is None or kind == "no_vocab":

@@ -63,12 +63,6 @@ def read_sentencepiece(data: bytes, member: str, limits: Limits | None = None) -
 
     Raises:
         FileError: for bytes that are no sentencepiece model, and for more pieces than `limits.objects`.
-
-    Example:
-        >>> piece = b"\\n\\x01a\\x15\\x00\\x00\\x80\\xbf"
-        >>> content = read_sentencepiece(b"\\n" + bytes([len(piece)]) + piece, "tokenizer.model")
-        >>> content.tokens, content.scores, content.algorithm
-        (['a'], [-1.0], 'unigram')
     """
     limits = limits or Limits()
     try:

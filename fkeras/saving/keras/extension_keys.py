@@ -29,12 +29,7 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
 
 
 def put_beside(config: Mapping[str, Any]) -> Any:
-    """Moves the options that Keras does not have from "config" to the extension key.
-
-    Example:
-        >>> put_beside({"class_name": "Add", "config": {"name": "sum", "masks": "any"}})
-        {'class_name': 'Add', 'config': {'name': 'sum'}, 'fkeras': {'masks': 'any'}}
-    """
+    """Moves the options that Keras does not have from "config" to the extension key."""
 
     def change(item: Mapping[str, Any]) -> Mapping[str, Any]:
         # a custom class of the same name keeps its configuration
@@ -49,12 +44,7 @@ def put_beside(config: Mapping[str, Any]) -> Any:
 
 
 def put_back(config: Mapping[str, Any], file: str | None = None, member: str | None = None) -> Any:
-    """Moves the options from the extension key back to "config"; the inverse of `put_beside`.
-
-    Example:
-        >>> put_back({"class_name": "Add", "config": {}, "fkeras": {"masks": "any"}})
-        {'class_name': 'Add', 'config': {'masks': 'any'}}
-    """
+    """Moves the options from the extension key back to "config"; the inverse of `put_beside`."""
 
     def change(item: Mapping[str, Any]) -> Mapping[str, Any]:
         if _EXTENSION_KEY not in item:

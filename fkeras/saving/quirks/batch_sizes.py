@@ -17,13 +17,7 @@ from fkeras.saving.quirks.origin import Origin
 
 
 def with_any_batch(config: ParsedJson, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
-    """Replaces stored batch sizes by None, unless a layer of the model is stateful.
-
-    Example:
-        >>> item = {"class_name": "InputLayer", "config": {"batch_shape": [16, 5]}}
-        >>> with_any_batch(item, Origin((3, 15)))["config"]
-        {'batch_shape': [None, 5]}
-    """
+    """Replaces stored batch sizes by None, unless a layer of the model is stateful."""
     if needs_batch_size(config):
         return config
 

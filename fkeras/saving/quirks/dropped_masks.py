@@ -16,11 +16,5 @@ from fkeras.saving.quirks.origin import Origin
 def with_dropped_masks(
     config: ParsedJson, origin: Origin, custom: frozenset[str] = frozenset()
 ) -> Any:
-    """Sets the mask rule "drop" in all networks without a rule.
-
-    Example:
-        >>> network = {"class_name": "Sequential", "config": {"layers": []}}
-        >>> with_dropped_masks(network, Origin((2, 3, 1)))["config"]
-        {'layers': [], 'mask_rule': 'drop'}
-    """
+    """Sets the mask rule "drop" in all networks without a rule."""
     return with_rule(config, DROP)

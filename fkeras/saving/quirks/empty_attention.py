@@ -18,13 +18,7 @@ from fkeras.saving.quirks.origin import Origin
 def with_keras_rows(
     config: ParsedJson, origin: Origin, custom: frozenset[str] = frozenset()
 ) -> Any:
-    """Sets `empty_rows="keras"` in all attention layers.
-
-    Example:
-        >>> layer = {"module": "keras.layers", "class_name": "Attention", "config": {}}
-        >>> with_keras_rows([layer], Origin((3, 15)))[0]["config"]
-        {'empty_rows': 'keras'}
-    """
+    """Sets `empty_rows="keras"` in all attention layers."""
 
     def change(item: Mapping[str, Any]) -> Mapping[str, Any]:
         if not is_attention(item, custom):

@@ -43,11 +43,6 @@ def with_batch_statistics(
 
     Layers that are trainable in the file keep the default: if the user freezes such a layer later,
     the layer behaves as in Keras 3.
-
-    Example:
-        >>> frozen = {"class_name": "BatchNormalization", "config": {"trainable": False}}
-        >>> with_batch_statistics(frozen, Origin((2, 3, 1)))["config"]
-        {'trainable': False, 'frozen': 'batch'}
     """
     return _change(config, origin, custom, frozen=False)
 
@@ -78,12 +73,6 @@ def uses_batch(kind: str, config: Mapping[str, Any], origin: Origin) -> bool:
 
     TensorFlow 1.13 to 2.1 wrote the same version and class name for both behaviours. The
     initializers distinguish them: the initializers of TensorFlow 1 have a dtype.
-
-    Example:
-        >>> uses_batch("BatchNormalization", {}, Origin((2, 3, 1)))
-        True
-        >>> uses_batch("BatchNormalization", {}, Origin((2, 11, 0), tensorflow=True))
-        False
     """
     # these classes exist only with TensorFlow 2's behaviour
     if kind in ("BatchNormalizationV2", "SyncBatchNormalization"):

@@ -27,13 +27,6 @@ def with_lost_masks(
     """Drops the masks in all calls of merging layers, as Keras 3.0 to 3.3 does.
 
     A model without masks is returned unchanged.
-
-    Example:
-        >>> add = {"module": "keras.layers", "class_name": "Add", "config": {}}
-        >>> masking = {"module": "keras.layers", "class_name": "Masking", "config": {}}
-        >>> model = [masking, {**add, "inbound_nodes": [{}]}]
-        >>> with_lost_masks(model, Origin((3, 3, 3)))[1]["inbound_nodes"]
-        [{'mask': None}]
     """
 
     def change(item: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -53,12 +46,6 @@ def with_merged_masks(
     """Sets `masks="any"` in all merging layers, the rule of Keras since 3.4.
 
     A model without masks is returned unchanged.
-
-    Example:
-        >>> add = {"module": "keras.layers", "class_name": "Add", "config": {}}
-        >>> masking = {"module": "keras.layers", "class_name": "Masking", "config": {}}
-        >>> with_merged_masks([masking, add], Origin((3, 15, 1)))[1]["config"]
-        {'masks': 'any'}
     """
 
     def change(item: Mapping[str, Any]) -> Mapping[str, Any]:

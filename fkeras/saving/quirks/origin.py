@@ -60,12 +60,7 @@ def origin_of(store: Store, group: str = "", file: str | None = None) -> Origin:
 
 
 def origin_from(version_text: Any, backend: Any, origin: Origin) -> Origin:
-    """Adds the version and the backend that a file names to an origin.
-
-    Example:
-        >>> origin_from("2.2.4-tf", "tensorflow", Origin(file="m.h5")).version
-        (2, 2, 4)
-    """
+    """Adds the version and the backend that a file names to an origin."""
     # bounded numbers of digits: the text comes from an untrusted file
     match = (
         re.match(r"\d{1,4}(\.\d{1,4}){0,2}", version_text)
@@ -92,12 +87,6 @@ def archive_origin(version: str, config: ParsedJson, file: str, member: str) -> 
     """Returns the program that wrote an archive: Keras 3 only if the calls have Keras 3's form.
 
     A version 3 with calls in Keras 2's form counts as 2.15: other programs may rewrite the version.
-
-    Example:
-        >>> archive_origin("2.15.0", {}, "m.keras", "config.json").version
-        (2, 15, 0)
-        >>> archive_origin("3.0.0", {}, "m.keras", "config.json").major
-        3
     """
     match = re.match(r"[23](\.\d{1,4}){1,2}", version)
     if match is None:

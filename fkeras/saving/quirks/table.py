@@ -45,12 +45,7 @@ class Quirk:
     stage: Stage = "converted"
 
     def concerns(self, version: tuple[int, ...]) -> bool:
-        """Returns whether programs of this version have the behaviour.
-
-        Example:
-            >>> Quirk(with_merged_masks, since=(3, 4)).concerns((3, 3, 1))
-            False
-        """
+        """Returns whether programs of this version have the behaviour."""
         # (3,) < (3, 4), but a file with the version "3" counts as the newest version of Keras 3
         exact = (*version, math.inf) if version == (3,) else version
         return self.since <= exact and (self.before is None or exact < self.before)

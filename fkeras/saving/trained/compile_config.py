@@ -231,11 +231,6 @@ def write_compile_config(trainer: Trainer) -> dict[str, Any]:
     Raises:
         TypeError: for options that change the results and have no form in Keras: a transformation
             of optax, a function without a name, weights excluded from weight decay by name.
-
-    Example:
-        >>> import fkeras as fk
-        >>> write_compile_config(fk.Trainer("adam", "mse", ["mae"]))["metrics"]
-        ['mae']
     """
     _check_optimizer(trainer.optimizer)
     default_trainer = Trainer()

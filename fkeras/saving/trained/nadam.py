@@ -23,11 +23,6 @@ def product_after(optimizer: Optimizer, count: int) -> np.float32:
 
     Args:
         optimizer: Nadam of Keras 3, or of Keras 2, whose `schedule_decay` scales t.
-
-    Example:
-        >>> from fkeras.optimizers import Nadam
-        >>> round(float(product_after(Nadam(beta_1=0.5), 1)), 2)
-        0.26
     """
     # float32 throughout, and one factor at a time: the training steps round in the same way
     beta = np.float32(getattr(optimizer, "beta_1", 0.0))

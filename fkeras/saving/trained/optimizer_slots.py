@@ -254,14 +254,7 @@ def _slots(optimizer: Optimizer, weights: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def trained(model: Layer) -> dict[str, Any]:
-    """Returns the trainable weights by path, in the order of Keras's `trainable_variables`.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2, name="dense")])
-        >>> list(trained(model.build(jax.random.key(0))))
-        ['dense/kernel', 'dense/bias']
-    """
+    """Returns the trainable weights by path, in the order of Keras's `trainable_variables`."""
     weights = trainable_weights(model)
     order = {path: number for number, path in enumerate(weight_order(plain(model)))}
     return dict(sorted(weights.items(), key=lambda item: order.get(item[0], len(order))))

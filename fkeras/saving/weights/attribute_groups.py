@@ -36,17 +36,6 @@ def attribute_groups(
     Args:
         has: returns whether the file has a group. None for writing: the outermost model is stored
             as a `keras.Model`, nested models are stored as `keras.layers.Layer`.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> class Block(fk.Model):
-        ...     dense: fk.Layer
-        ...     out: fk.Layer
-        ...     def call(self, x):
-        ...         return self.out(self.dense(x))
-        >>> block = Block(fk.layers.Dense(3), fk.layers.Dense(2)).build(jax.random.key(0), (None, 4))
-        >>> attribute_groups(block)
-        [('dense', 'dense'), ('out', 'layers/dense_1')]
     """
     fields = _fields(network)
     if not fields and (has is None or not _is_composed(network)):
@@ -73,13 +62,7 @@ def attribute_groups(
 
 
 def second_groups(network: Layer) -> Iterator[tuple[str, str]]:
-    """Yields `(group, other group)` for layers whose group depends on Keras's class of the model.
-
-    Example:
-        >>> import fkeras as fk
-        >>> list(second_groups(fk.Sequential([fk.Input((2,)), fk.layers.Dense(2)])))
-        []
-    """
+    """Yields `(group, other group)` for layers whose group depends on Keras's class of the model."""
     fields = _fields(network)
     if not fields or not isinstance(network, Network):
         return

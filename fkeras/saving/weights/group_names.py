@@ -16,13 +16,7 @@ _INNER_NAMES = types.MappingProxyType({"GroupQueryAttention": "GroupedQueryAtten
 
 
 def group_names(layers: Sequence[Layer]) -> list[str]:
-    """Returns the class name of each layer in snake case; a repeated name gets a number.
-
-    Example:
-        >>> import fkeras as fk
-        >>> group_names([fk.layers.Dense(2), fk.layers.ReLU(), fk.layers.Dense(2)])
-        ['dense', 're_lu', 'dense_1']
-    """
+    """Returns the class name of each layer in snake case; a repeated name gets a number."""
     counts: dict[str, int] = {}
     groups = []
     for layer in layers:
@@ -42,13 +36,6 @@ def groups_in_field(
 
     Args:
         names: `(group of a container, layers in the container) -> names of their groups`.
-
-    Example:
-        >>> import fkeras as fk
-        >>> value = ((fk.layers.ReLU(),), fk.layers.Dense(2))
-        >>> groups = groups_in_field(value, lambda _, layers: group_names(layers), "blocks", "blocks")
-        >>> [(group, path) for group, path, _ in groups]
-        [('blocks/dense', 'blocks/1'), ('blocks/container/re_lu', 'blocks/0/0')]
     """
     if isinstance(value, Layer):
         yield group, path, value

@@ -86,13 +86,6 @@ def places(layer: Layer, state: Mapping[str, Any], groups: Groups = BY_CLASS) ->
 
     The result lists a weight twice if Keras stores the weight twice (the kernel wrapped by a
     SpectralNormalization).
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> members = [fk.layers.LayerNormalization(), fk.layers.Dense(2)]
-        >>> model = fk.Sequential([fk.Input((3,)), *members])
-        >>> [place.path for place in places(model.build(jax.random.key(0)), {})][1:]
-        ['layers/layer_normalization/vars/1', 'layers/dense/vars/0', 'layers/dense/vars/1']
     """
     leaves = weights_by_path(layer)
     model_places = []
@@ -108,12 +101,6 @@ def walk_groups(
 
     Args:
         keys: names that lead from the outermost layer to `layer`.
-
-    Example:
-        >>> import fkeras as fk
-        >>> layer = fk.layers.TimeDistributed(fk.layers.Dense(2))
-        >>> [group for group, _, _ in walk_groups(layer)]
-        ['', 'layer']
     """
     yield group, keys, layer
     for child_group, field, child in _children(layer, groups, group):
@@ -135,12 +122,7 @@ def copied_groups(layer: Layer, groups: Groups = BY_CLASS) -> list[tuple[str, st
 
 
 def with_copies(path: str, copies: Sequence[tuple[str, str]]) -> list[str]:
-    """Returns a path, and the corresponding path in each copy of an enclosing group.
-
-    Example:
-        >>> with_copies("block/out/vars/0", [("block/out", "block/layers/dense_1")])
-        ['block/out/vars/0', 'block/layers/dense_1/vars/0']
-    """
+    """Returns a path, and the corresponding path in each copy of an enclosing group."""
     # `paths` grows in the loop: a path inside two copied groups has four forms
     paths = [path]
     for group, copy in copies:

@@ -32,12 +32,7 @@ class Source:
 
 
 def own_path(place: Place) -> str:
-    """Returns the key of a place in formats with the model's own paths.
-
-    Example:
-        >>> own_path(Place("layers/dense/vars/0", "weight", "dense/kernel", None))
-        'dense/kernel'
-    """
+    """Returns the key of a place in formats with the model's own paths."""
     return place.name
 
 

@@ -50,12 +50,7 @@ def sees_whole_batch(trainer: Trainer) -> bool:
 
 
 def has_loss(loss: object) -> bool:
-    """Returns whether a trainer has a loss; otherwise the layers of the model return the losses.
-
-    Example:
-        >>> has_loss(None), has_loss(("mse", None))
-        (False, True)
-    """
+    """Returns whether a trainer has a loss; otherwise the layers of the model return the losses."""
     if isinstance(loss, Mapping) and "class_name" not in loss:
         return any(map(has_loss, loss.values()))
     return any(map(has_loss, loss)) if isinstance(loss, tuple) else loss is not None

@@ -79,12 +79,7 @@ def blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def is_leaf(value: object) -> bool:
-    """Returns whether a part of a batch is one array: no tree, or a list of numbers or strings.
-
-    Example:
-        >>> is_leaf([[1.0, 2.0], [3.0, 4.0]]), is_leaf([np.ones(2)]), is_leaf({"x": [1.0]})
-        (True, False, False)
-    """
+    """Returns whether a part of a batch is one array: no tree, or a list of numbers or strings."""
     first = value
     while isinstance(first, list | tuple) and first:
         first = first[0]
@@ -118,12 +113,7 @@ def length(tree: object) -> int:
 
 
 def is_even(tree: object) -> bool:
-    """Returns whether all arrays have the same number of rows.
-
-    Example:
-        >>> is_even({"image": np.ones((4, 2)), "label": np.ones(4)}), is_even([np.ones(4), np.ones(9)])
-        (True, False)
-    """
+    """Returns whether all arrays have the same number of rows."""
     return len({array.shape[:1] for array in jax.tree.leaves(tree)}) < 2
 
 
@@ -148,10 +138,6 @@ def room_for(count: int) -> int:
     """Returns the padded length of arrays of `count` rows: at least 64, at most an eighth more.
 
     Arrays of similar length have the same padded length, and share one compiled program.
-
-    Example:
-        >>> room_for(7), room_for(1000), room_for(1024), room_for(1025)
-        (64, 1024, 1024, 1152)
     """
     unit = max(1 << max(count.bit_length() - 4, 0), 64)
     return -(-count // unit) * unit
@@ -169,11 +155,6 @@ def order_of(
         count: number of rows, at most `room`.
         room: length of the result; entries after `count` repeat the last row of the order.
         step: number of steps before the epoch.
-
-    Example:
-        >>> import jax
-        >>> order_of(4, 5, jax.random.key(0), 0)[:4].sort()
-        Array([0, 1, 2, 3], dtype=int32)
     """
     # The key of a step folds in the step's number once. The second `fold_in` keeps the shuffle
     # independent of the random numbers (dropout) of the epoch's first step.
@@ -194,13 +175,6 @@ def host_order(count: int, room: int, key_data: jax.Array | np.ndarray, step: in
 
     Args:
         key_data: the words of a key, or rows of words for the orders of several keys.
-
-    Example:
-        >>> import jax
-        >>> key = jax.random.key(0)
-        >>> order = host_order(4, 6, jax.random.key_data(key), 3)
-        >>> (order == order_of(4, 6, key, 3)).all().item()
-        True
     """
     draws = random.host_bits(key_data, (step, _SHUFFLE), count)
     order = np.argsort(draws, kind="stable").astype("int32")

@@ -349,13 +349,7 @@ def _takes_step(source: Callable[..., Any]) -> bool:
 
 
 def specs(batch: object, count: int | None = None) -> Any:
-    """Returns the specs of a batch, of `count` rows or of its own rows.
-
-    Example:
-        >>> import numpy as np
-        >>> specs((np.zeros((3, 2)), None), 8)
-        (ShapeDtypeStruct(shape=(8, 2), dtype=float32), None)
-    """
+    """Returns the specs of a batch, of `count` rows or of its own rows."""
 
     def spec(array: np.ndarray) -> jax.ShapeDtypeStruct:
         shape = array.shape if count is None else (count, *array.shape[1:])

@@ -39,13 +39,7 @@ def check_labels(y: object, what: str) -> None:
 
 
 def takes_strings(model: Layer) -> bool:
-    """Returns whether a model has inputs of strings.
-
-    Example:
-        >>> import fkeras as fk
-        >>> takes_strings(fk.Sequential([fk.Input((3,)), fk.layers.Dense(2)]))
-        False
-    """
+    """Returns whether a model has inputs of strings."""
     return isinstance(model, Network) and reads_strings(model)
 
 
@@ -56,13 +50,6 @@ def as_host(model: Layer, x: Any, what: str) -> Any:
         FKerasError: for inputs in another structure, and for numbers in the place of strings.
         ValueError: for missing values.
         TypeError: for other values, and for tracers.
-
-    Example:
-        >>> import fkeras as fk
-        >>> words = fk.Input((), dtype="string", name="words")
-        >>> ids = fk.layers.StringLookup(vocabulary=["a", "b"])(words)
-        >>> as_host(fk.Model(words, fk.layers.Embedding(3, 2)(ids)), ["a", "c"], "x")
-        array(['a', 'c'], dtype='<U1')
     """
     if not isinstance(model, Network) or not reads_strings(model):
         return host_arrays.as_host(x, what)
@@ -84,16 +71,7 @@ def as_host(model: Layer, x: Any, what: str) -> Any:
 
 
 def mapped(model: Layer, x: Any) -> Any:
-    """Returns the inputs of the device part of a model, from the result of `as_host`.
-
-    Example:
-        >>> import fkeras as fk
-        >>> words = fk.Input((), dtype="string", name="words")
-        >>> ids = fk.layers.StringLookup(vocabulary=["a", "b"])(words)
-        >>> model = fk.Model(words, fk.layers.Embedding(3, 2)(ids))
-        >>> mapped(model, as_host(model, ["a", "c"], "x"))
-        array([1, 0], dtype=int32)
-    """
+    """Returns the inputs of the device part of a model, from the result of `as_host`."""
     return host_values(model, x)
 
 
@@ -101,14 +79,6 @@ def numbers(model: Layer, x: Any, what: str) -> Any:
     """Returns the inputs of the device part of a model; `x` itself if `x` holds no strings.
 
     For functions that also take batches of the device part, such as the batch of a `NonFiniteError`.
-
-    Example:
-        >>> import fkeras as fk
-        >>> words = fk.Input((), dtype="string", name="words")
-        >>> ids = fk.layers.StringLookup(vocabulary=["a", "b"])(words)
-        >>> model = fk.Model(words, fk.layers.Embedding(3, 2)(ids))
-        >>> numbers(model, ["b"], "x"), numbers(model, 3, "x")
-        (array([2], dtype=int32), 3)
     """
     if not takes_strings(model) or not holds_strings(x):
         return x
@@ -116,12 +86,7 @@ def numbers(model: Layer, x: Any, what: str) -> Any:
 
 
 def holds_strings(tree: object) -> bool:
-    """Returns whether a part of a tree is a string, or an array or column of strings or objects.
-
-    Example:
-        >>> holds_strings({"words": ["a", "b"]}), holds_strings(np.ones(2))
-        (True, False)
-    """
+    """Returns whether a part of a tree is a string, or an array or column of strings or objects."""
     return any(map(_is_string, jax.tree.leaves(tree)))
 
 

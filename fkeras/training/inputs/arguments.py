@@ -35,9 +35,5 @@ def convert(call: str, name: str, value: object) -> Any:
 
     Raises:
         ValueError: for an invalid value.
-
-    Example:
-        >>> convert("fit", "epochs", 3)
-        3
     """
     return _RULES[name].check(f"Trainer.{call}: {name}", value)

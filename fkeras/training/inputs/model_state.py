@@ -17,11 +17,6 @@ def check_model_state(model: Layer, state: object) -> None:
     Raises:
         TypeError: for a state that is not a dictionary.
         ValueError: for an unknown entry, a missing entry, or another shape.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.BatchNormalization(name="norm")])
-        >>> check_model_state(model, {"norm": model.init_state()["norm"]})
     """
     if not isinstance(state, Mapping):
         raise TypeError(

@@ -121,15 +121,7 @@ def _fills_up(
 
 
 def predicts_by_row(model: Layer, state: Mapping[str, Any], x: object, size: int) -> bool:
-    """Returns whether the outputs of a model for one row depend on no other row.
-
-    Example:
-        >>> import jax, numpy as np, fkeras as fk
-        >>> x = fk.Input((3,))
-        >>> one, two = fk.Model(x, fk.ops.tanh(x)), fk.Model(x, x - fk.ops.max(x, 0))
-        >>> [predicts_by_row(model, {}, np.ones((5, 3), "float32"), 8) for model in (one, two)]
-        [True, False]
-    """
+    """Returns whether the outputs of a model for one row depend on no other row."""
     leaves, structure = jax.tree.flatten((model, state, x))
     rows_of_x = len(jax.tree.leaves(x))
     # the number of rows of the data does not matter

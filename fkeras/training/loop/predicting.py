@@ -56,10 +56,6 @@ def rounded(count: int, size: int) -> int:
     """Returns the number of rows of a batch: a power of two for fewer rows than `size`.
 
     Predictions of many different numbers of rows then share few compiled programs.
-
-    Example:
-        >>> [rounded(count, 32) for count in (1, 3, 8, 20, 32, 90)]
-        [1, 4, 8, 32, 32, 32]
     """
     return min(1 << (count - 1).bit_length(), size)
 
@@ -79,12 +75,6 @@ def _array_feed(trainer: Trainer, run: TrainState, x: Any, size: int, steps: int
 
 
 def _is_table(x: Any) -> bool:
-    """Returns whether a list of tuples is one array: its tuples are rows of numbers or strings.
-
-    Example:
-        >>> import numpy as np
-        >>> _is_table([(1.0, 2.0), (3.0, 4.0)]), _is_table([(np.ones((4, 2)),)]), _is_table([([1, 2],)])
-        (True, False, False)
-    """
+    """Returns whether a list of tuples is one array: its tuples are rows of numbers or strings."""
     is_list = isinstance(x, list) and host_arrays.is_leaf(x)
     return is_list and not any(isinstance(entry, list) for entry in x[0])

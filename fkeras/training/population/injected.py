@@ -38,15 +38,6 @@ class Injected(BaseOptimizer):
         optimizer: the optimizer.
         names: the fields.
         schedules: the schedules of the learning rate, among which the state's value chooses.
-
-    Example:
-        >>> import jax.numpy as jnp, fkeras as fk
-        >>> sgd = fk.optimizers.SGD(1.0, clipnorm=5.0)
-        >>> weights, gradients = {"w": jnp.zeros(1)}, {"w": jnp.full(1, 4.0)}
-        >>> transformation = Injected(sgd, ("clipnorm",)).transformation()
-        >>> state = transformation.init(weights)._replace(values={"clipnorm": jnp.float32(2.0)})
-        >>> transformation.update(gradients, state, weights)[0]
-        {'w': Array([-2.], dtype=float32)}
     """
 
     optimizer: Any = option()

@@ -40,11 +40,6 @@ def lanes_of(members: np.ndarray, limit: int | None, devices: int = 1) -> Lanes:
         members: the numbers of the members.
         limit: largest number of members of a group, or None.
         devices: number of devices that share the members.
-
-    Example:
-        >>> lanes = lanes_of(np.array([2, 5, 7]), 2)
-        >>> lanes.members, lanes.group
-        (array([2, 5, 7, 2]), 2)
     """
     on_device = -(-len(members) // devices)
     groups = -(-on_device // min(limit or on_device, on_device))

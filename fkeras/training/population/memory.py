@@ -28,13 +28,7 @@ def size_of(tree: Any) -> int:
 
 
 def check(where: str, members: int, required: int, limit: int | None, what: str) -> None:
-    """Raises a `MemoryError` if the members on one device need more bytes than it has.
-
-    Example:
-        >>> check("Population.fit", 8, 9 << 30, 8 << 30, "arrays of a step")
-        Traceback (most recent call last):
-        MemoryError: Population.fit: expected at most 8.0 GiB on a device, but the arrays of a step of 8 members need 9.0 GiB. About 7 members fit: use fewer members, a smaller group_size, or a mesh of more devices.
-    """
+    """Raises a `MemoryError` if the members on one device need more bytes than it has."""
     if limit is not None and required > limit:
         fitting = members * limit // required
         raise MemoryError(

@@ -12,12 +12,7 @@ _INTERVAL = 0.1  # seconds between two drawings
 
 
 def format_logs(logs: Mapping[str, float]) -> str:
-    """Returns the names and values of logs as text, in the order of the logs.
-
-    Example:
-        >>> format_logs({"loss": 2.81634, "accuracy": 0.22061})
-        'loss 2.8163  accuracy 0.2206'
-    """
+    """Returns the names and values of logs as text, in the order of the logs."""
     return "  ".join(f"{name} {_number(value)}" for name, value in logs.items())
 
 
@@ -29,12 +24,7 @@ def _number(value: Any) -> str:
 
 
 def format_time(seconds: float) -> str:
-    """Returns a duration as text in seconds, milliseconds or microseconds.
-
-    Example:
-        >>> format_time(0.092), format_time(2.14)
-        ('92 ms', '2.1 s')
-    """
+    """Returns a duration as text in seconds, milliseconds or microseconds."""
     if seconds >= 1:
         return f"{seconds:.1f} s"
     return f"{seconds * 1e3:.0f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} us"

@@ -13,15 +13,7 @@ from fkeras.training.records.state import TrainState
 
 
 def changed_weights(model: Layer) -> dict[str, Any]:
-    """Returns the weights of a model that a step changes, by path.
-
-    Example:
-        >>> import fkeras as fk
-        >>> model = fk.Sequential([fk.Input((2,)), fk.layers.Dense(2), fk.layers.Dense(1)])
-        >>> frozen = fk.freeze(model.build(jax.random.key(0)), "dense")
-        >>> sorted(changed_weights(frozen))
-        ['dense_1/bias', 'dense_1/kernel']
-    """
+    """Returns the weights of a model that a step changes, by path."""
     return trainable_weights(model) | overwritten_weights(model)
 
 

@@ -19,14 +19,7 @@ _CALLBACKS = ("pure_callback", "io_callback", "debug_callback")
 
 
 def calls_host(program: object) -> bool:
-    """Returns whether a jaxpr calls functions of the host.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> def watched(x): return jax.debug.callback(print, x)
-        >>> calls_host(jax.make_jaxpr(jax.jit(watched))(1.0)), calls_host(jax.make_jaxpr(jnp.sin)(1.0))
-        (True, False)
-    """
+    """Returns whether a jaxpr calls functions of the host."""
     if isinstance(program, list | tuple):
         return any(map(calls_host, program))
     program = getattr(program, "jaxpr", program)
@@ -41,13 +34,6 @@ def owned(leaves: tuple) -> tuple:
 
     Args:
         leaves: the only tuple of the caller with these arrays.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> kept = jnp.ones(2)
-        >>> leaves = kept, jnp.ones(2)
-        >>> [old is new for old, new in zip(leaves, owned(leaves))]
-        [False, True]
     """
     # CPython counts three references: by the tuple, by `leaf`, and by the argument of `getrefcount`.
     # Views of NumPy need no copy: XLA does not overwrite memory with a view.
@@ -61,15 +47,7 @@ _moved = jax.jit(lambda leaves: leaves, donate_argnums=0)
 
 
 def moved(tree: Any) -> Any:
-    """Returns a tree with the memory of the arrays of another tree, which can then not be used any more.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> old = jnp.ones(2)
-        >>> new = moved(old)
-        >>> old.is_deleted(), new.is_deleted()
-        (True, False)
-    """
+    """Returns a tree with the memory of the arrays of another tree, which can then not be used any more."""
     leaves, structure = jax.tree.flatten(tree)
     arrays = {id(leaf): leaf for leaf in leaves if isinstance(leaf, jax.Array)}
     new = dict(zip(arrays, _moved(tuple(arrays.values())), strict=True))

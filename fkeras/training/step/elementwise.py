@@ -53,18 +53,7 @@ class _Value:
 
 
 def updates_stacks(optimizer: Any, stacking: Stacking, weights: Mapping[str, Any]) -> bool:
-    """Returns whether an optimizer may update the stacked weights of equal blocks.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> from fkeras.engine.network.stacking import Stacking
-        >>> model = fk.Sequential([fk.Input((4,)), *(fk.layers.Dense(4) for _ in range(3))])
-        >>> stacking = Stacking(fk.transforms.roll(model.build(jax.random.key(0))))
-        >>> spec = jax.ShapeDtypeStruct
-        >>> weights = {"dense_1/kernel": spec((3, 4, 4), "float32"), "dense_1/bias": spec((3, 4), "float32")}
-        >>> updates_stacks("adam", stacking, weights), updates_stacks("lamb", stacking, weights)
-        (True, False)
-    """
+    """Returns whether an optimizer may update the stacked weights of equal blocks."""
     stacks = [path for path in weights if path in stacking.paths]
     optimizer = get(optimizer)
     counts = {len(stacking.paths[path]) for path in stacks}

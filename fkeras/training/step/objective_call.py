@@ -39,10 +39,6 @@ def check_objective(value: object) -> Any:
 
     Raises:
         TypeError: if the value is a class or not callable.
-
-    Example:
-        >>> check_objective(None) is None
-        True
     """
     if value is None or (callable(value) and not isinstance(value, type)):
         return value
@@ -54,13 +50,7 @@ def check_objective(value: object) -> Any:
 
 
 def label_of(objective: object) -> str:
-    """Returns the name of an objective for messages: the function's name, or the object's class.
-
-    Example:
-        >>> def distill(model, state, batch, key, training): ...
-        >>> label_of(distill)
-        "the objective 'distill'"
-    """
+    """Returns the name of an objective for messages: the function's name, or the object's class."""
     function = getattr(objective, "func", objective)  # functools.partial
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return f"the objective {name.split('.')[-1]!r}"
@@ -247,13 +237,7 @@ def _is_real_scalar(value: object) -> bool:
 
 
 def rows_of(batch: object) -> int:
-    """Returns the number of rows of a batch: the length of the first array that is no scalar, or 1.
-
-    Example:
-        >>> import numpy as np
-        >>> rows_of({"image": np.zeros((4, 2))}), rows_of(())
-        (4, 1)
-    """
+    """Returns the number of rows of a batch: the length of the first array that is no scalar, or 1."""
     return next((jnp.shape(a)[0] for a in jax.tree.leaves(batch) if jnp.ndim(a)), 1)
 
 
@@ -317,9 +301,6 @@ def refuse_beside(objective: object, **given: object) -> None:
 
     Raises:
         ValueError: with the name of the field.
-
-    Example:
-        >>> refuse_beside(None, loss="mse")
     """
     name = next((name for name, value in given.items() if value not in (None, ())), None)
     if objective is None or name is None:
@@ -335,15 +316,7 @@ def refuse_beside(objective: object, **given: object) -> None:
 
 
 def refuse_class_weight() -> None:
-    """Rejects `class_weight` for a trainer without a loss.
-
-    Example:
-        >>> try:
-        ...     refuse_class_weight()
-        ... except ValueError as error:
-        ...     print("sample_weight" in str(error))
-        True
-    """
+    """Rejects `class_weight` for a trainer without a loss."""
     raise ValueError(
         "Trainer.fit: class_weight needs a trainer with a loss, received a trainer without. An "
         "objective receives sample_weight as the third element of the batch, and can look up the "

@@ -26,15 +26,6 @@ def follow(optimizer: Optimizer, opt_state: object, model: Layer) -> Any:
 
     Raises:
         FKerasError: if the state belongs to another model or optimizer.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> model = fk.Sequential([fk.Input((2,)), fk.layers.Dense(2), fk.layers.Dense(1)])
-        >>> run = fk.Trainer("adam", "mse").init(model, jax.random.key(0))
-        >>> frozen = fk.freeze(run.model, "dense")
-        >>> state = follow("adam", run.opt_state, frozen)
-        >>> sorted(state.slots["momentum"])
-        ['dense_1/bias', 'dense_1/kernel']
     """
     trainable = trainable_weights(model)
     expected_specs = _expected_specs(optimizer, skeleton_of(model), specs_of(model))
@@ -65,12 +56,6 @@ def start(optimizer: Optimizer, model: Layer) -> Any:
     Raises:
         ValueError: if a transformation of optax rejects the weights; a note describes the form
             in which a trainer passes the weights.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
-        >>> sorted(start("adam", layer).slots)
-        ['momentum', 'velocity']
     """
     weights = trainable_weights(model)
     try:

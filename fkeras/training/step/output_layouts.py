@@ -85,12 +85,6 @@ def output_entries(sharding: Rules, model: Layer) -> dict[str, tuple[tuple, tupl
 
     Args:
         model: a model of arrays or shapes.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> layer = fk.layers.Dense(8).build(jax.random.key(0), (None, 2))
-        >>> output_entries({"hidden": "model"}, layer)
-        {'': ((), ('model',), True)}
     """
     if sharding is None:
         return {}

@@ -73,12 +73,7 @@ def as_mesh(value: object) -> Any:
 
 
 def is_pattern(key: str) -> bool:
-    """Returns whether a key of `sharding` is a pattern of paths; otherwise it is a role.
-
-    Example:
-        >>> is_pattern("*/kernel"), is_pattern("hidden")
-        (True, False)
-    """
+    """Returns whether a key of `sharding` is a pattern of paths; otherwise it is a role."""
     return "/" in key or "*" in key
 
 
@@ -227,14 +222,6 @@ def weight_specs(mesh: Mesh | MeshAxes, sharding: Rules, model: Layer) -> dict[s
 
     Args:
         model: a model of arrays or shapes.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> mesh = jax.make_mesh((1,), ("data",))
-        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 8))
-        >>> specs = weight_specs(mesh, {"hidden": "data"}, layer)
-        >>> {path: tuple(spec) for path, spec in specs.items()}
-        {'kernel': ('data',), 'bias': ()}
     """
     if sharding is None:
         return dict.fromkeys(_shapes(model), PartitionSpec())

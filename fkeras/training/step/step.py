@@ -435,11 +435,6 @@ def convolves(program: object, forms: bool = False) -> bool:
 
     Args:
         forms: whether the convolutions of `fkeras.nn` count, too.
-
-    Example:
-        >>> import jax, numpy as np
-        >>> convolves(jax.make_jaxpr(lambda x: jax.numpy.convolve(x, x))(np.ones(3)))
-        True
     """
     if isinstance(program, list | tuple):
         return any(convolves(part, forms) for part in program)

@@ -41,15 +41,6 @@ def bound(optimizer: Optimizer, model: Layer) -> optax.GradientTransformationExt
         Exception: the error of a transformation that rejects the weights.
         ValueError: for a transformation whose updates have other shapes than the weights, or whose
             state changes its structure.
-
-    Example:
-        >>> import jax, optax, fkeras as fk
-        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
-        >>> mask = jax.tree.map(lambda a: a.ndim > 1, layer)
-        >>> weights = trainable_weights(layer)
-        >>> state = bound(optax.masked(optax.trace(0.9), mask), layer).init(weights)
-        >>> state.inner_state.trace["kernel"].shape, state.inner_state.trace["bias"]
-        ((3, 2), MaskedNode())
     """
     return bound_to(optimizer, skeleton_of(model), specs_of(model))
 
@@ -80,12 +71,6 @@ def refuse_unusable(optimizer: Any) -> None:
 
     Raises:
         TypeError: with the name of the transformation and the reason.
-
-    Example:
-        >>> refuse_unusable(optax.lbfgs())
-        >>> refuse_unusable(optax.lookahead(optax.sgd(0.1), 5, 0.5))
-        Traceback (most recent call last):
-        TypeError: expected a transformation that a training can call, received optax.lookahead, ...
     """
     mapped(optimizer, lambda inner, paths: _refuse(inner), ())
 

@@ -121,14 +121,7 @@ _SECTIONS = (
 
 
 def changes_text(changes: Sequence[Change]) -> str:
-    """Returns changes as sections of aligned lines.
-
-    Example:
-        >>> print(changes_text([ConfigChange("dropout", "rate", 0.1, 0.2)]))
-        1 difference: 1 setting
-        Configuration
-          ~ dropout  rate  0.1 -> 0.2
-    """
+    """Returns changes as sections of aligned lines."""
     if not changes:
         return "No difference"
     counts, lines = [], []

@@ -30,14 +30,6 @@ def require_agreement(
         tolerance: as for `agree`.
         custom_objects: as for `agree`.
         changed: paths of layers that compute other values on purpose.
-
-    Example:
-        >>> import jax, jax.numpy as jnp, fkeras as fk
-        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2)]).build(jax.random.key(0))
-        >>> require_agreement("fk.export", model, lambda x: model(x), jnp.ones((2, 3)))
-        >>> require_agreement("fk.export", model, lambda x: model(x) + 1, jnp.ones((2, 3)))
-        Traceback (most recent call last):
-        ValueError: fk.export, check: the result disagrees first in 'dense', call 0, output 0: ...
     """
     agreement = agree(a, b, inputs, tolerance=tolerance, custom_objects=custom_objects)
     calls = tuple(call for call in agreement.calls if call.coordinates.layer not in changed)

@@ -79,14 +79,6 @@ def match_layers(
     Args:
         before: producers of the first network.
         after: producers of the second network.
-
-    Example:
-        >>> import fkeras as fk
-        >>> from fkeras.engine.tree.skeleton import skeleton_of
-        >>> one, two = ({n: Part(skeleton_of(fk.layers.Dense(u, name=n)), (None, None))} for n, u in (
-        ...     ("a", 2), ("b", 2)))
-        >>> match_layers(one, two, {}, {})
-        {'a': 'b'}
     """
     matched: dict[str, str] = {}
     taken: set[str] = set()

@@ -21,12 +21,7 @@ _LEARNED_FIELDS = (
 
 
 def needs_adapt(layer: Layer) -> bool:
-    """Returns whether a layer needs `adapt`.
-
-    Example:
-        >>> needs_adapt(layers.StringLookup()), needs_adapt(layers.StringLookup(vocabulary=["a"]))
-        (True, False)
-    """
+    """Returns whether a layer needs `adapt`."""
     attribute = next((name for kind, name in _LEARNED_FIELDS if isinstance(layer, kind)), None)
     if attribute is not None:
         return getattr(layer, attribute) is None

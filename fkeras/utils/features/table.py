@@ -19,10 +19,6 @@ def as_columns(data: Any, where: str) -> dict[str, Any]:
 
     Args:
         data: a dictionary, or an object with `keys` such as a pandas DataFrame.
-
-    Example:
-        >>> as_columns({"a": [1]}, "adapt")
-        {'a': [1]}
     """
     if isinstance(data, Mapping) or (hasattr(data, "keys") and hasattr(data, "__getitem__")):
         return {name: data[name] for name in data.keys()}  # noqa: SIM118
@@ -40,10 +36,6 @@ def read_columns(dataset: Any, names: Sequence[str]) -> dict[str, np.ndarray]:
 
     Returns:
         Arrays of shape (n, 1) by name.
-
-    Example:
-        >>> read_columns([{"a": [1, 2]}, {"a": [3]}], ["a"])["a"].ravel()
-        array([1, 2, 3])
     """
     where = "FeatureSpace.adapt"
     parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
@@ -87,10 +79,5 @@ def _tables(dataset: Any, where: str) -> Iterable[Any]:
 
 
 def split_batches(column: np.ndarray) -> list[np.ndarray]:
-    """Splits a column into batches of the size with which Keras adapts layers.
-
-    Example:
-        >>> [len(batch) for batch in split_batches(np.zeros((40, 1)))]
-        [32, 8]
-    """
+    """Splits a column into batches of the size with which Keras adapts layers."""
     return [column[begin : begin + _BATCH_SIZE] for begin in range(0, len(column), _BATCH_SIZE)]

@@ -236,12 +236,7 @@ def _walk_files(folder: str, options: Options, extensions: tuple[str, ...]) -> I
 
 
 def unreadable_file(path: str, expected: str, content: str, where: str) -> ValueError:
-    """Returns the error for a file that cannot be read.
-
-    Example:
-        >>> print(unreadable_file("a.wav", "a WAV file", "the text '<html>'", "audio"))
-        audio: 'a.wav': expected a WAV file, received the text '<html>'. Convert or remove the file.
-    """
+    """Returns the error for a file that cannot be read."""
     return ValueError(
         f"{where}: {path!r}: expected {expected}, received {content}. Convert or remove the file."
     )

@@ -54,12 +54,7 @@ _ENTRIES = ("images", "labels", "bounding_boxes", "segmentation_masks")
 
 
 class ImageShape(NamedTuple):
-    """Sizes of a batch of images, independent of the data format.
-
-    Example:
-        >>> ImageShape(8, 32, 32, 3).height
-        32
-    """
+    """Sizes of a batch of images, independent of the data format."""
 
     batch: int
     height: int

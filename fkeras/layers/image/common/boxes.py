@@ -38,13 +38,7 @@ def move_boxes(
 
 
 def stretch(boxes: jax.Array, part: tuple[int, int, int, int], size: tuple[int, int]) -> jax.Array:
-    """Returns the boxes after a part `(top, left, height, width)` was resized to `size`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> stretch(jnp.array([[[2.0, 2.0, 4.0, 4.0]]]), (0, 2, 4, 4), (8, 8))
-        Array([[[0., 4., 4., 8.]]], dtype=float32)
-    """
+    """Returns the boxes after a part `(top, left, height, width)` was resized to `size`."""
     top, left, height, width = part
     rows, columns = size[0] / height, size[1] / width
     factors = jax.numpy.array((columns, rows, columns, rows), boxes.dtype)

@@ -20,12 +20,6 @@ def factor_range(
     Args:
         above: whether to reject `low` itself.
         optional: whether to accept None, which stays None.
-
-    Example:
-        >>> factor_range(-1, 1)(0.2)
-        (-0.2, 0.2)
-        >>> factor_range(0, 1)(0.5)
-        (0, 0.5)
     """
     item = fk.real(above=low, maximum=high) if above else fk.real(minimum=low, maximum=high)
 
@@ -57,13 +51,7 @@ def uniform(key: jax.Array, shape: tuple[int, ...], ends: tuple[float, float]) -
 
 
 def applied(key: jax.Array, batch: int, chance: tuple[float, float]) -> jax.Array:
-    """Draws which images of a batch to change; each image draws its own probability first.
-
-    Example:
-        >>> import jax
-        >>> applied(jax.random.key(0), 3, (1.0, 1.0))
-        Array([ True,  True,  True], dtype=bool)
-    """
+    """Draws which images of a batch to change; each image draws its own probability first."""
     # each image has its own probability, so the batch needs two independent draws
     chances, threshold = jax.random.split(key)
     return uniform(threshold, (batch,), (0.0, 1.0)) < uniform(chances, (batch,), chance)

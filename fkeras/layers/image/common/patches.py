@@ -21,12 +21,6 @@ def patches(
 
     Returns:
         A mask of shape (b, h, w, 1), or (b, 1, h, w).
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> half, shape = jnp.array([0.5]), ImageShape(1, 4, 6, 3)
-        >>> int(patches(jax.random.key(0), shape, half, half, "channels_last").sum())
-        6
     """
     keys = jax.random.split(key)
     columns = _stretch(keys[0], shape.batch, shape.width, across)

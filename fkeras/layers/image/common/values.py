@@ -35,12 +35,6 @@ def share_range(value: fk.Field) -> tuple[float, float]:
     """Converts to (lower, upper); one number f from 0 to 1 means (0, f).
 
     Two numbers may be negative: Keras writes (-f, f) for a single f, contrary to its documentation.
-
-    Example:
-        >>> share_range(0.5)
-        (0, 0.5)
-        >>> share_range([-0.5, 0.5])
-        (-0.5, 0.5)
     """
     return (_two if isinstance(value, tuple | list | np.ndarray) else _one)(value)
 
@@ -58,13 +52,6 @@ def mixed(
 
     Raises:
         ValueError: for integers that are class ids, because a mean of two ids is a third class.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> labels = jnp.array([[1.0, 0.0], [0.0, 1.0]])
-        >>> mixed("MixUp", "labels", labels, jnp.array([1, 0]), jnp.array([0.75, 0.5]))
-        Array([[0.75, 0.25],
-               [0.5 , 0.5 ]], dtype=float32)
     """
     if not jnp.issubdtype(values.dtype, jnp.floating):
         check_amounts(where, name, values, axis)

@@ -25,10 +25,6 @@ def middle(height: int, width: int, size: tuple[int, int]) -> tuple[int, int, in
     Returns:
         `(top, left, height, width)`: a part of `size` if the image is large enough, otherwise the
         largest part with the same aspect ratio, to be resized.
-
-    Example:
-        >>> middle(6, 6, (2, 4)), middle(6, 6, (4, 8))
-        ((2, 1, 2, 4), (1, 0, 3, 6))
     """
     if height >= size[0] and width >= size[1]:
         return (height - size[0]) // 2, (width - size[1]) // 2, *size

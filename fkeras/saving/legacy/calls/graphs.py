@@ -221,10 +221,5 @@ def is_network(kind: str) -> bool:
 
 
 def safe_name(name: str) -> str:
-    """Returns a layer's name with "_" for "/", which Keras 2 allowed and fkeras uses in paths.
-
-    Example:
-        >>> safe_name("block/conv")
-        'block_conv'
-    """
+    """Returns a layer's name with "_" for "/", which Keras 2 allowed and fkeras uses in paths."""
     return name.replace("/", "_")

@@ -142,12 +142,7 @@ _INHERITING = ("DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "Separab
 
 
 def ordering(config: ParsedJson) -> str:
-    """Returns the first data format in a model of Keras 1; all its layers use the same format.
-
-    Example:
-        >>> ordering({"config": [{"config": {"dim_ordering": "th"}}]})
-        'th'
-    """
+    """Returns the first data format in a model of Keras 1; all its layers use the same format."""
     queue = [config]
     while queue:
         item = queue.pop(0)

@@ -16,12 +16,7 @@ _PLAIN = types.MappingProxyType(
 
 
 def merge(config: Mapping[str, Any], origin: Origin) -> tuple[str, dict[str, Any]]:
-    """Returns `(class name, configuration)` of the Keras 3 layer that equals a `Merge`.
-
-    Example:
-        >>> merge({"name": "m", "mode": "concat", "concat_axis": 1}, Origin())
-        ('Concatenate', {'name': 'm', 'axis': 1})
-    """
+    """Returns `(class name, configuration)` of the Keras 3 layer that equals a `Merge`."""
     name = field(config, "name", str, **origin.place())
     where = origin.place(name)
     # "raw" means that the mode is a name; otherwise the mode is a function, stored as bytecode.

@@ -19,12 +19,7 @@ _LONGEST = 500
 
 
 def is_size(value: Any) -> bool:
-    """Whether a value is a symbolic size, which is known only when the model runs.
-
-    Example:
-        >>> is_size(3)
-        False
-    """
+    """Whether a value is a symbolic size, which is known only when the model runs."""
     return jax.export.is_symbolic_dim(value)
 
 
@@ -174,12 +169,7 @@ _FOLDS: Mapping[str, Callable[..., Any]] = types.MappingProxyType(
 
 
 def folds(class_name: str) -> bool:
-    """Whether an operation of this class can be constant-folded.
-
-    Example:
-        >>> folds("Add"), folds("Resize")
-        (True, False)
-    """
+    """Whether an operation of this class can be constant-folded."""
     return class_name in _FOLDS
 
 

@@ -248,12 +248,7 @@ OPERATIONS: Mapping[str, str] = types.MappingProxyType(
 
 
 def key_of(word: str) -> str | None:
-    """Returns the table's key for a function's name in a file, or None for an unknown function.
-
-    Example:
-        >>> key_of("math.reduce_sum"), key_of("compat.v1.transpose"), key_of("strings.split")
-        ('reduce_sum', 'transpose', None)
-    """
+    """Returns the table's key for a function's name in a file, or None for an unknown function."""
     word = word.removeprefix("compat.v1.").removeprefix("compat.v2.")
     if word in FUNCTIONS:
         return word

@@ -75,12 +75,7 @@ def trainer_of(
 
 
 def family(config: Mapping[str, Any], origin: Origin) -> str:
-    """Returns the optimizer family: "keras" (1 and 2), "tensorflow" (2.0 to 2.10) or "today".
-
-    Example:
-        >>> family({"lr": 0.1, "decay": 0.0}, Origin((2, 3, 1)))
-        'keras'
-    """
+    """Returns the optimizer family: "keras" (1 and 2), "tensorflow" (2.0 to 2.10) or "today"."""
     if origin.major == 3 or config.get("is_legacy_optimizer") is False or "use_ema" in config:
         return "today"
     # Optimizers of tf.keras write a name, those of multi-backend Keras do not.

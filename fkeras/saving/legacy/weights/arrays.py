@@ -64,12 +64,7 @@ def converted(
 
 
 def turned(kernel: np.ndarray) -> np.ndarray:
-    """Reverses the spatial axes of a kernel: Theano convolves, other backends cross-correlate.
-
-    Example:
-        >>> turned(np.arange(3.0).reshape(3, 1, 1)).ravel()
-        array([2., 1., 0.])
-    """
+    """Reverses the spatial axes of a kernel: Theano convolves, other backends cross-correlate."""
     spatial = max(kernel.ndim - 2, 0)
     return np.ascontiguousarray(kernel[(slice(None, None, -1),) * spatial])
 

@@ -32,18 +32,7 @@ class Unit:
 
 
 def listed(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...], orders: Orders) -> list:
-    """Returns the units of `layer` in the order of a legacy file.
-
-    Example:
-        >>> import jax, fkeras as fk
-        >>> model = fk.Sequential(
-        ...     [fk.Input((2,)), fk.layers.BatchNormalization(), fk.layers.Dense(1)])
-        >>> model = model.build(jax.random.key(0))
-        >>> [unit.names for unit in listed(model, model.init_state(), (), {})][0]
-        ('batch_normalization/gamma', 'batch_normalization/beta')
-        >>> [unit.names for unit in listed(model, model.init_state(), (), {})][2]
-        ('batch_normalization/moving_mean', 'batch_normalization/moving_variance')
-    """
+    """Returns the units of `layer` in the order of a legacy file."""
     trained, untrained = _trainable_and_rest(layer, state, path, orders)
     return _merge_adjacent([*trained, *untrained])
 

@@ -169,12 +169,7 @@ def _as_array(leaf: object, name: str) -> Any:
 
 
 def default_name(callback: Callback) -> str:
-    """Returns the default name of a callback: its class in snake case.
-
-    Example:
-        >>> default_name(Callback())
-        'callback'
-    """
+    """Returns the default name of a callback: its class in snake case."""
     return snake_case(type(callback).__name__)
 
 

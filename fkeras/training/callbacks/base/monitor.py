@@ -81,10 +81,6 @@ def direction(where: str, name: str, mode: str) -> str:
 
     Raises:
         ValueError: for "auto" and a name of unknown direction.
-
-    Example:
-        >>> direction("EarlyStopping", "val_accuracy", "auto")
-        'max'
     """
     if mode != "auto":
         return mode
@@ -148,10 +144,6 @@ def improves(way: str, value: float, best: float, min_delta: float = 0.0) -> boo
     Args:
         way: direction of better values, "min" or "max".
         best: best value before; NaN if none, so that any number is an improvement.
-
-    Example:
-        >>> improves("min", 0.4, 0.5), improves("min", 0.4, 0.5, 0.2), improves("max", 1.0, math.nan)
-        (True, False, True)
     """
     if math.isnan(best):
         return not math.isnan(value)

@@ -17,12 +17,7 @@ def weights_of(run: TrainState) -> dict[str, Any]:
 
 
 def by_path(tree: object) -> dict[str, Any]:
-    """Returns the leaves of a tree by path.
-
-    Example:
-        >>> by_path({"a": {"b": 1}, "c": (2, 3)})
-        {'a/b': 1, 'c/0': 2, 'c/1': 3}
-    """
+    """Returns the leaves of a tree by path."""
     pairs = jax.tree_util.tree_flatten_with_path(tree)[0]
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in pairs}
 

@@ -19,11 +19,6 @@ def now() -> np.ndarray:
 
 
 def seconds_since(then: jax.Array | np.ndarray) -> float:
-    """Returns the seconds since a time of `now`.
-
-    Example:
-        >>> seconds_since(now()) < 10
-        True
-    """
+    """Returns the seconds since a time of `now`."""
     # not negative: after a resume, the start comes from the clock of another process
     return max(float(np.sum((now() - np.asarray(then)) * _UNITS)), 0.0)

@@ -56,12 +56,7 @@ def image(name: str, values: np.ndarray) -> Any:
 
 
 def gray(values: np.ndarray) -> np.ndarray:
-    """Returns the values as uint8, from the smallest finite value (0) to the largest (255).
-
-    Example:
-        >>> gray(np.asarray([[-1.0, 0.0], [1.0, np.nan]])).tolist()
-        [[0, 128], [255, 0]]
-    """
+    """Returns the values as uint8, from the smallest finite value (0) to the largest (255)."""
     finite = np.isfinite(values)
     low, high = (values[finite].min(), values[finite].max()) if finite.any() else (0.0, 0.0)
     shares = np.where(finite, values - low, 0.0) / ((high - low) or 1.0)

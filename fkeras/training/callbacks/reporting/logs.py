@@ -36,23 +36,13 @@ def service(where: str, module: str) -> Any:
 
 
 def period(value: object) -> Any:
-    """Converts a period of logs: "epoch", or a number of steps, which is 1 for "batch".
-
-    Example:
-        >>> period("epoch"), period("batch"), period(10)
-        ('epoch', 1, 10)
-    """
+    """Converts a period of logs: "epoch", or a number of steps, which is 1 for "batch"."""
     checked = _PERIOD(value)
     return 1 if checked == "batch" else checked
 
 
 def flat(logs: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """Returns the logs as numbers; a log with a number for each class becomes several logs.
-
-    Example:
-        >>> flat({"loss": 0.5, "f1": [1.0, 0.25]}, "epoch_")
-        {'epoch_loss': 0.5, 'epoch_f1_0': 1.0, 'epoch_f1_1': 0.25}
-    """
+    """Returns the logs as numbers; a log with a number for each class becomes several logs."""
     numbers = {}
     for name, value in logs.items():
         if isinstance(value, list | tuple):
@@ -101,12 +91,6 @@ def options(value: Any, prefix: str = "") -> dict[str, Any]:
 
     The options of an option follow under names with an underscore. Options that are None are
     omitted.
-
-    Example:
-        >>> import fkeras as fk
-        >>> found = options(fk.Trainer(fk.optimizers.SGD(0.5), "mse"))
-        >>> found["optimizer"], found["optimizer_learning_rate"], found["loss"]
-        ('SGD', 0.5, 'MeanSquaredError')
     """
     if isinstance(value, Configurable):
         fields = [field.name for field in dataclasses.fields(value) if field.name != "name"]

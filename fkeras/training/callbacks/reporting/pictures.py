@@ -25,10 +25,6 @@ def picture(weight: np.ndarray) -> np.ndarray | None:
 
     A vector is a row, and a matrix is wider than high. A kernel `(h, w, c, f)` is a table of `c` rows
     and `f` columns, whose cells are the kernels of `h * w` pixels, separated by one pixel.
-
-    Example:
-        >>> picture(np.zeros((3, 3, 2, 4))).shape, picture(np.zeros((9, 2))).shape
-        ((7, 15), (2, 9))
     """
     # a convolution of one axis has no second axis of pixels: (w, c, f) is (1, w, c, f)
     weight = weight[None] if weight.ndim == 3 else weight
@@ -46,13 +42,7 @@ def picture(weight: np.ndarray) -> np.ndarray | None:
 
 
 def embeddings_of(model: Layer) -> dict[str, Any]:
-    """Returns the layers `Embedding` of a model by path.
-
-    Example:
-        >>> import fkeras as fk
-        >>> embeddings_of(fk.Sequential([fk.Input((3,)), fk.layers.Embedding(9, 2, name="words")]))
-        {'words': Embedding(9, 2, name='words')}
-    """
+    """Returns the layers `Embedding` of a model by path."""
     return {path: layer for path, layer in sublayers(model) if isinstance(layer, Embedding)}
 
 

@@ -18,12 +18,7 @@ _SHOWN = 10
 
 
 def named_leaves(tree: object) -> dict[str, Any]:
-    """Returns the leaves by path, such as "model/dense/kernel"; a number makes equal paths unique.
-
-    Example:
-        >>> named_leaves({"a": [1, 2], "b": None})
-        {'a/0': 1, 'a/1': 2}
-    """
+    """Returns the leaves by path, such as "model/dense/kernel"; a number makes equal paths unique."""
     named: dict[str, Any] = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         name = unique = jax.tree_util.keystr(path, simple=True, separator="/") or "value"
@@ -108,22 +103,12 @@ def facts_of(array: np.ndarray) -> dict[str, Any]:
 
 
 def dtype_of(name: str) -> np.dtype:
-    """Returns the dtype of a name, including the small floats and integers of ml_dtypes.
-
-    Example:
-        >>> dtype_of("bfloat16").itemsize
-        2
-    """
+    """Returns the dtype of a name, including the small floats and integers of ml_dtypes."""
     return np.dtype(getattr(ml_dtypes, name, name))
 
 
 def array_checksum(array: np.ndarray) -> int:
-    """Returns the checksum of an array's bytes in C order.
-
-    Example:
-        >>> array_checksum(np.zeros(2, "int8")) == checksum(bytes(2))
-        True
-    """
+    """Returns the checksum of an array's bytes in C order."""
     return checksum(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
 

@@ -40,10 +40,6 @@ def is_disk_full(error: BaseException | None) -> bool:
     """Returns whether an error, or its cause, reports a full disk.
 
     The file library below orbax raises a `ValueError` that contains the system's message.
-
-    Example:
-        >>> is_disk_full(OSError(errno.ENOSPC, "no room")), is_disk_full(ValueError("no"))
-        (True, False)
     """
     while error is not None:
         if isinstance(error, JointSaveError):

@@ -35,24 +35,12 @@ class Part(NamedTuple):
 
 
 def folder_name(index: int) -> str:
-    """Returns the name of the folder of a process.
-
-    Example:
-        >>> folder_name(0), folder_name(1)
-        ('arrays', 'arrays-1')
-    """
+    """Returns the name of the folder of a process."""
     return f"arrays-{index}" if index else "arrays"
 
 
 def part_name(part: Part, shape: Sequence[int]) -> str:
-    """Returns the name of a part: the array's name, with the slices if the part is not the whole.
-
-    Example:
-        >>> part_name(Part("w", (2, 0), np.zeros((2, 3))), (4, 3))
-        'w[2:4,0:3]'
-        >>> part_name(Part("w", (0, 0), np.zeros((4, 3))), (4, 3))
-        'w'
-    """
+    """Returns the name of a part: the array's name, with the slices if the part is not the whole."""
     if tuple(shape) == part.data.shape:
         return part.name
     pairs = zip(part.start, part.data.shape, strict=True)

@@ -30,15 +30,7 @@ def write_record(directory: str, save: disk.Save, aside: str) -> None:
 
 
 def recorded(directory: str) -> tuple[int, int] | None:
-    """Returns `(step, again)` of the recorded save; None without a readable record.
-
-    Example:
-        >>> import tempfile
-        >>> folder = tempfile.mkdtemp()
-        >>> write_record(folder, disk.Save(7, 0, "latest/7"), tempfile.mkdtemp(dir=folder))
-        >>> recorded(folder)
-        (7, 0)
-    """
+    """Returns `(step, again)` of the recorded save; None without a readable record."""
     try:
         with open(os.path.join(directory, NAME), encoding="utf-8") as file:
             entry = json.load(file)

@@ -27,11 +27,6 @@ def do_together(group: Alone, what: str, function: Callable[[], Any]) -> list[An
     Raises:
         Exception: the exception of the function, if the function failed in this process only.
         CheckpointError: if the function failed in another process, with that process's message.
-
-    Example:
-        >>> from fkeras.host.processes.alone import ALONE
-        >>> do_together(ALONE, "an addition", lambda: 1 + 1)
-        [2]
     """
     value, failure = None, None
     try:
