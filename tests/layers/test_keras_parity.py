@@ -13,7 +13,7 @@ from tests.cases import all_cases
 from tests.support.keras_oracle import keras_function, keras_layer, keras_rules, mask_option, values
 
 CASES = [case for case in all_cases() if case.keras]
-# a mask selects the steps of the call without a mask: this call is exhaustive
+# for these layers the row with a mask runs the code of the row without a mask, which is exhaustive
 _MASKED = (layers.ConvLSTM1D, layers.ConvLSTM2D, layers.ConvLSTM3D, layers.LSTM, layers.SimpleRNN)
 ROWS = [
     pytest.param(case, marks=pytest.mark.exhaustive)

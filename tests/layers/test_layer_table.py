@@ -189,7 +189,7 @@ def test_configuration_round_trip(case):
     assert layers.serialize(again) == config
 
 
-@pytest.mark.one_in(4)  # what makes layers equal is the same for all classes
+@pytest.mark.one_in(4)  # equality is implemented once, in the base class
 @each_case
 def test_equal_builds_are_equal(case):
     (first, state), (second, second_state) = case.build(), case.build_again()

@@ -60,10 +60,7 @@ class AxisNames:
 
 
 def check_letters(axes: str | None) -> None:
-    """Raises an error for axes other than different letters, with "_" for an axis without a name.
-
-    an axis without a name, received 'ii'.
-    """
+    """Raises an error for axes other than different letters, with "_" for an axis without a name."""
     if axes is None:
         return
     letters = [] if not isinstance(axes, str) else [n for n in axes if n != UNNAMED]

@@ -110,7 +110,7 @@ class ForeignLayer(fk.Layer):
         if state is not None:
             leaves = jax.tree.leaves(state)
             started["state"] = tuple(fk.ArrayConstant(self._as_variable(v)) for v in leaves)
-        # all fields at once: a built layer keeps the values that it is first asked for
+        # `_built` last: a built layer caches its static fields and leaves at the first access
         for name, value in (started | {"_built": True}).items():
             set_field(self, name, value)
 

@@ -208,14 +208,14 @@ class BatchNormalization(fk.Layer):
         if jnp.issubdtype(x.dtype, jnp.floating):
             # first round to the compute dtype, as Keras does, then compute statistics in float32
             x = x.astype(dtype)
-        coarse, x = x.dtype == jnp.bfloat16, x.astype(wide_dtype(dtype))
+        from_bfloat16, x = x.dtype == jnp.bfloat16, x.astype(wide_dtype(dtype))
         gamma, beta = (w if w is None else w.astype(x.dtype) for w in (self.gamma, self.beta))
         updates: dict[str, jax.Array] = {}
         uses_batch = context.training and (self.trainable or self.frozen == "batch")
         # a batch without rows has no statistics
         if uses_batch and 0 not in x.shape:
             shift = context.state["moving_mean"]
-            mean, variance = moments(x, self.axis, context.mask, shift, self.epsilon, coarse)
+            mean, variance = moments(x, self.axis, context.mask, shift, self.epsilon, from_bfloat16)
             if self.renorm:
                 stddev = jnp.sqrt(variance + self.epsilon)
                 gamma, beta = self._renormalize(context.state, mean, stddev, gamma, beta)

@@ -282,3 +282,12 @@ def test_bounds_of_renorm_are_a_dictionary():
         layers.BatchNormalization(renorm=True, renorm_clipping=3)
     with pytest.raises(ValueError, match=r"renorm_clipping: expected the keys .*'rmax'\?"):
         layers.BatchNormalization(renorm=True, renorm_clipping={"rmx": 3})
+
+
+@pytest.mark.parametrize(("dtype", "loops"), [("float32", 1), ("mixed_bfloat16", 0)])
+def test_only_float32_may_need_a_second_pass_on_tpus(dtype, loops):
+    layer = layers.BatchNormalization(dtype=dtype).build(KEY, (8, 3))
+    call = jax.jit(lambda x, state: layer.apply(x, state=state, training=True).value)
+    traced = call.trace(_data(8, 3), layer.init_state((8, 3)))
+    text = traced.lower(lowering_platforms=("tpu",)).as_text()
+    assert text.count("stablehlo.while") == loops and "stablehlo.case" not in text
