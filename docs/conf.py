@@ -28,6 +28,7 @@ extensions = [
     "local_content",
     "mathml",
     "migration_table",
+    "pretrained_table",
     "reference",
     "synonyms",
 ]

@@ -55,6 +55,12 @@ def check_model(model: Any, what: str = "model") -> Network:
             f"{model._where} with the outputs {shapes}. Cut the other outputs off with "
             "transforms.cut(model, outputs=name)."
         )
+    if isinstance(model.outputs, Mapping) and [*model.outputs] == ["hidden"]:
+        raise ValueError(
+            f"{WHERE}: expected a model with one output of logits (b, t, vocabulary), received "
+            f"{model._where} with the output 'hidden'. Load a checkpoint of a language model, whose class "
+            "has a name such as LlamaForCausalLM."
+        )
     return model
 
 

@@ -173,7 +173,7 @@ def _matched(source: Source, tensors: Mapping[str, Stored]) -> tuple[Config, lis
     """Returns the configuration adapted to the tensors, and the matches with the names in the file."""
     layout = source.layout or Layout(())
     candidates = [layout, dataclasses.replace(layout, removed=source.family.prefix)]
-    segments = {name.partition(".")[0] for name in tensors}
+    segments = {name.partition(".")[0] for name in tensors if "/" not in name}
     if len(segments) == 1:
         candidates.append(dataclasses.replace(layout, added=f"{segments.pop()}."))
     # bounds the work for a configuration with many more tensors than the file

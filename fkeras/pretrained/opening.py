@@ -10,13 +10,14 @@ from fkeras.host.containers.errors import reading
 from fkeras.host.containers.limits import Limits
 from fkeras.host.containers.stored import Stored
 from fkeras.pretrained.families.table import family_of, family_of_gguf
-from fkeras.pretrained.files.folder import CONFIG, read_beside, read_folder
+from fkeras.pretrained.files.folder import CONFIG, read_beside, read_folder, with_modules
 from fkeras.pretrained.files.gguf import is_gguf, read_gguf
 from fkeras.pretrained.files.gguf_keys import ReadKeys
 from fkeras.pretrained.tables.config import Config, reject_keys
 from fkeras.pretrained.tables.family import Family
 from fkeras.pretrained.tables.layout import Layout
 from fkeras.pretrained.tables.names import Row
+from fkeras.pretrained.tables.sentence_files import modules_of, sentence_steps
 from fkeras.pretrained.texts.tokenizer import Tokenizer
 
 
@@ -73,7 +74,11 @@ def _open_folder(path: str, limits: Limits, ignore_keys: Collection[str]) -> Sou
     with reading(checkpoint.file, CONFIG):
         family = family_of(checkpoint.mapping)
         beside = read_beside(checkpoint.file, family.files, limits)
+        modules = [module for module in modules_of(beside) if module.folder]
+        beside |= read_beside(checkpoint.file, [module.file for module in modules], limits)
+        folders = [step.folder for step in sentence_steps(beside) if step is not None]
         config: Config = family.config.read(checkpoint.mapping, beside, ignore_keys)
+    checkpoint = with_modules(checkpoint, folders, limits)
     return Source(
         checkpoint.file,
         CONFIG,

@@ -33,6 +33,7 @@ from fkeras.pretrained.families.table import family_of_config
 from fkeras.pretrained.files.folder import CONFIG, INDEX, WEIGHTS
 from fkeras.pretrained.tables.config import Config, thaw
 from fkeras.pretrained.tables.dtypes import COMPUTED, common_dtype, layer_policies
+from fkeras.pretrained.tables.heads import class_of
 from fkeras.pretrained.tables.layout import FileLayout, Layout
 from fkeras.pretrained.tables.names import Match
 from fkeras.pretrained.texts.tokenizer import Tokenizer
@@ -151,13 +152,20 @@ def save(
     is_changed = files != layout.files
     for file in files:
         with replacing(os.path.join(folder, file.name)) as out:
-            write_stream(out, file.tensors, shapes, tensor, file.metadata)
+            names = {name.removeprefix(file.prefix): name for name in file.tensors}
+            write_stream(
+                out,
+                {short: file.tensors[name] for short, name in names.items()},
+                {short: shapes[name] for short, name in names.items()},
+                lambda short, names=names: tensor(names[short]),
+                file.metadata,
+            )
     if layout.index is not None:
-        weight_map = {name: file.name for file in files for name in file.tensors}
+        weight_map = {name: f.name for f in files if not f.prefix for name in f.tensors}
         index = {**thaw(layout.index), "weight_map": dict(sorted(weight_map.items()))}
         if is_changed and "total_size" in index.get("metadata", {}):
             index["metadata"]["total_size"] = sum(
-                math.prod(shapes[n]) * kind.itemsize for n, kind in kinds.items()
+                math.prod(shapes[name]) * kinds[name].itemsize for name in weight_map
             )
         _write_json(os.path.join(folder, INDEX), index)
     for name, content in config.beside.items():
@@ -165,7 +173,7 @@ def save(
     mapping = config.write()
     classes = family.classes.get(config.model_type)
     if classes and not config.source:
-        mapping = {"architectures": [classes[0]], **mapping}
+        mapping = {"architectures": [class_of(config, classes)], **mapping}
     if is_changed:
         mapping = _with_dtype(mapping, common_dtype(kinds))
     _write_json(os.path.join(folder, CONFIG), mapping)
@@ -280,17 +288,24 @@ def _layer(match: Match) -> str:
 
 
 def _files(layout: Layout, dtypes: Mapping[str, str]) -> tuple[FileLayout, ...]:
-    """Returns the layouts of the files for the tensors of the model; new tensors go to the first file."""
+    """Returns the layouts of the files for the tensors of the model.
+
+    New tensors go to the first file, or to the file of their module.
+    """
     listed = {name: dtype for file in layout.files for name, dtype in file.tensors.items()}
     if listed == dtypes:
         return layout.files
     new = {name: dtype for name, dtype in dtypes.items() if name not in listed}
+    places = {name: f"{name.rpartition('/')[0]}/{WEIGHTS}" for name in new if "/" in name}
+    known = {file.name for file in layout.files}
+    added = dict.fromkeys(place for place in places.values() if place not in known)
     files = []
-    for file in layout.files:
+    for file in (*layout.files, *(FileLayout(place, FrozenDict({})) for place in added)):
         tensors = {name: dtypes[name] for name in file.tensors if name in dtypes}
         # transformers rejects files without this entry
         metadata = file.metadata or FrozenDict({"format": "pt"})
-        tensors = tensors if files else {**tensors, **new}
+        own = None if not files else file.name
+        tensors |= {name: dtype for name, dtype in new.items() if places.get(name) == own}
         tensors = tensors if tensors == file.tensors else in_order(tensors)
         files.append(FileLayout(file.name, FrozenDict(tensors), metadata))
     return tuple(files)

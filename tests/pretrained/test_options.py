@@ -18,7 +18,7 @@ _REFUSED = {
     "qwen2_moe": ("partial_rotary_factor", "hidden_act"),
     "qwen3_moe": ("partial_rotary_factor", "hidden_act", "layer_types", "num_local_experts"),
     "smollm3": ("partial_rotary_factor",),
-    "gemma2": ("sliding_window_pattern",),
+    "gemma2": ("sliding_window_pattern", "use_bidirectional_attention"),
     "gemma3_text": ("attn_logit_softcapping", "rope_parameters", "rope_scaling"),
     "bert": ("position_embedding_type",),
     "roberta": ("position_embedding_type",),

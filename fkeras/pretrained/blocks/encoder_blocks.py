@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from fkeras import layers, ops
 from fkeras.authoring.layers import LayerScale
@@ -69,7 +69,12 @@ def add(x: Tensor, y: Tensor, name: str) -> Tensor:
     return layers.Add(name=name)([x, y])
 
 
-def pre_norm_blocks(
+def pre_norm_blocks(x: Tensor, blocks: int, heads: int, inner: int, **options: Any) -> Tensor:
+    """Records the blocks of `pre_norm_states`, and returns the last hidden state."""
+    return pre_norm_states(x, blocks, heads, inner, **options)[-1]
+
+
+def pre_norm_states(
     x: Tensor,
     blocks: int,
     heads: int,
@@ -82,8 +87,10 @@ def pre_norm_blocks(
     key_bias: bool | None = None,
     gated: bool = False,
     layer_scale: float | None = None,
-) -> Tensor:
-    """Records pre-norm transformer blocks, named "block_0", "block_1" and so on.
+) -> list[Tensor]:
+    """Records pre-norm transformer blocks, named "block_0", "block_1" and so on; returns all hidden states.
+
+    The first state is `x`.
 
     Args:
         blocks: number of blocks.
@@ -105,9 +112,10 @@ def pre_norm_blocks(
         y = gated_mlp(y, inner, "silu", bias=True) if gated else mlp(y, inner, activation)
         return Model(inputs, add(z, scaled(y, "mlp_scale"), "mlp_add"))
 
+    states = [x]
     for model in repeated(block, [()] * blocks):
-        x = model(x)
-    return x
+        states.append(model(states[-1]))
+    return states
 
 
 def token_where(x: Tensor, scores: Tensor) -> Tensor:
@@ -119,3 +127,8 @@ def token_where(x: Tensor, scores: Tensor) -> Tensor:
 def first_token(x: Tensor, positions: Tensor) -> Tensor:
     """Records the hidden state of the first token that is no padding."""
     return token_where(x, ops.cast(ops.equal(positions, 0), "int32"))
+
+
+def last_token(x: Tensor, positions: Tensor) -> Tensor:
+    """Records the hidden state of the last token that is no padding."""
+    return token_where(x, positions)

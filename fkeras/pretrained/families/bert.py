@@ -17,17 +17,26 @@ from fkeras.engine import FrozenDict, Input, Model, option
 from fkeras.pretrained.blocks.activation import activate, activation_name
 from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, first_token, norm
 from fkeras.pretrained.blocks.encoder_config import EncoderConfig, with_parts
+from fkeras.pretrained.blocks.heads import token_heads
 from fkeras.pretrained.blocks.projections import mlp
 from fkeras.pretrained.blocks.repeated import repeated
-from fkeras.pretrained.blocks.sentences import MODULES, POOLING, sentence
+from fkeras.pretrained.blocks.sentences import sentence
 from fkeras.pretrained.tables.config import check_heads, count, epsilon, positive, token_id
 from fkeras.pretrained.tables.family import Family
+from fkeras.pretrained.tables.heads import TextHeadsConfig
 from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Row, in_blocks
-from fkeras.pretrained.tables.rows import attention_rows, dense_rows, logit_row, norm_rows
+from fkeras.pretrained.tables.rows import (
+    attention_rows,
+    dense_rows,
+    logit_row,
+    norm_rows,
+    token_head_rows,
+)
+from fkeras.pretrained.tables.sentence_files import SENTENCE_FILES, sentence_rows
 
 
-class TextEncoderConfig(EncoderConfig):
+class TextEncoderConfig(EncoderConfig, TextHeadsConfig):
     """Fields that text encoders share.
 
     Args of the family:
@@ -57,7 +66,10 @@ class TextEncoderConfig(EncoderConfig):
             "masked": ("predictions.bias", "lm_head.bias", "vocab_projector.bias", "decoder.bias"),
             "next_sentence": ("cls.seq_relationship.weight",),
             "classifier": ("classifier.weight", "classifier.out_proj.weight"),
+            "token_classifier": (),
+            "answers": ("qa_outputs.weight",),
             "gamma": ("embeddings.LayerNorm.gamma",),
+            "bias": (),
         }
     )
 
@@ -69,9 +81,10 @@ class BertConfig(TextEncoderConfig):
         type_vocab_size: number of token types.
         position_embedding_type: only "absolute" is supported.
         parts: heads that the checkpoint has, of "pooler", "masked" (masked language model),
-            "next_sentence" and "classifier"; "gamma" if the checkpoint has the old tensor names of the layer
-            normalizations, and "bias" if it has the old name of the bias of untied logits. `load` finds the
-            parts by the tensor names.
+            "next_sentence", "classifier" (of texts), "token_classifier" and "answers" (first and last token of
+            an answer); "gamma" if the checkpoint has the old tensor names of the layer normalizations, and
+            "bias" if it has the old name of the bias of untied logits. `load` finds the parts by the tensor
+            names and the class.
 
     Example:
         >>> import fkeras as fk
@@ -90,6 +103,8 @@ class BertConfig(TextEncoderConfig):
     layer_norm_eps: Real = option(default=1e-12, convert=epsilon)
     position_embedding_type: str = option(default="absolute", convert=choice("absolute"))
 
+    pooling: ClassVar[tuple[str, ...]] = (".pooler.dense.weight",)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_heads(self, "num_attention_heads", "hidden_size")
@@ -98,6 +113,11 @@ class BertConfig(TextEncoderConfig):
     def first_position(self) -> int:
         """Index of the position embedding of the first token."""
         return 0
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether the model has a pooler, from which BERT classifies texts and next sentences."""
+        return bool({"pooler", "classifier", "next_sentence"} & {*self.parts})
 
 
 class RobertaConfig(BertConfig):
@@ -118,9 +138,15 @@ class RobertaConfig(BertConfig):
         {"roberta": FrozenDict({"vocab_size": 50265})}
     )
 
+    pooling: ClassVar[tuple[str, ...]] = ("classifier.out_proj.weight",)
+
     @property
     def first_position(self) -> int:
         return self.pad_token_id + 1
+
+    @property
+    def has_pooler(self) -> bool:
+        return bool({"pooler", "next_sentence"} & {*self.parts})
 
 
 class DistilBertConfig(TextEncoderConfig):
@@ -132,8 +158,8 @@ class DistilBertConfig(TextEncoderConfig):
         n_heads: number of attention heads.
         hidden_dim: hidden size of the MLP.
         activation: activation of the MLP.
-        parts: heads that the checkpoint has, of "masked" (masked language model) and "classifier"; `load`
-            finds them by the tensor names.
+        parts: heads that the checkpoint has, of "masked" (masked language model), "classifier" (of texts),
+            "token_classifier" and "answers"; `load` finds them by the tensor names and the class.
 
     Example:
         >>> import fkeras as fk
@@ -157,6 +183,8 @@ class DistilBertConfig(TextEncoderConfig):
     layer_norm_eps: ClassVar[float] = 1e-12
     type_vocab_size: ClassVar[int] = 0
     first_position: ClassVar[int] = 0
+    has_pooler: ClassVar[bool] = False
+    pooling: ClassVar[tuple[str, ...]] = ("pre_classifier.weight",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -206,10 +234,10 @@ def _outputs(
     positions: Tensor,
     embedding: layers.ReversibleEmbedding,
 ) -> dict[str, Tensor]:
-    outputs = {"hidden": x}
+    outputs = {"hidden": x, **token_heads(config, x)}
     first = first_token(x, positions)
     width = config.hidden_size
-    if "pooler" in config.parts:
+    if config.has_pooler:
         outputs["pooled"] = layers.Dense(width, "tanh", name="pooler")(first)
     if "masked" in config.parts:
         y = layers.Dense(width, name="head_dense")(x)
@@ -221,13 +249,13 @@ def _outputs(
     if "next_sentence" in config.parts:
         outputs["next_sentence"] = layers.Dense(2, name="next_sentence")(outputs["pooled"])
     if "classifier" in config.parts:
-        if "pooler" in config.parts:
+        if config.has_pooler:
             y = outputs["pooled"]
         else:
             activation = "relu" if isinstance(config, DistilBertConfig) else "tanh"
             y = layers.Dense(width, activation, name="classifier_dense")(first)
         outputs["classes"] = layers.Dense(config.num_labels, name="classifier")(y)
-    if POOLING in config.beside:
+    if config.has_sentence:
         outputs["sentence"] = sentence(config, x, positions)
     return outputs
 
@@ -264,7 +292,7 @@ def _bert_names(config: BertConfig) -> tuple[Row, ...]:
             *norms(f"{b}output.LayerNorm", "block_{i}/mlp_norm"),
         ),
     ]
-    if "pooler" in config.parts:
+    if config.has_pooler:
         rows += dense_rows(f"{p}pooler.dense", "pooler")
     if "masked" in config.parts:
         head = "lm_head." if roberta else "cls.predictions."
@@ -287,7 +315,7 @@ def _bert_names(config: BertConfig) -> tuple[Row, ...]:
     if "classifier" in config.parts and roberta:
         rows += dense_rows("classifier.dense", "classifier_dense")
         rows += dense_rows("classifier.out_proj", "classifier")
-    return tuple(rows)
+    return (*rows, *token_head_rows(config.parts), *sentence_rows(config.beside))
 
 
 def _adapted(config: BertConfig, tensors: Collection[str]) -> BertConfig:
@@ -324,10 +352,16 @@ def _distilbert_names(config: DistilBertConfig) -> tuple[Row, ...]:
     if "classifier" in config.parts:
         rows += dense_rows("pre_classifier", "classifier_dense")
         rows += dense_rows("classifier", "classifier")
-    return tuple(rows)
+    return (*rows, *token_head_rows(config.parts), *sentence_rows(config.beside))
 
 
-_USUAL = ("Model", "ForMaskedLM", "ForSequenceClassification")
+_USUAL = (
+    "Model",
+    "ForMaskedLM",
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+)
 _SIZES: Mapping[str, Any] = FrozenDict({"vocab_size": 67, "max_position_embeddings": 29})
 _TINY: Mapping[str, Any] = FrozenDict(
     {
@@ -344,12 +378,16 @@ _COMMON: Mapping[str, Any] = FrozenDict(
     {
         "build": build,
         "ignored": ("*.position_ids",),
-        "files": (POOLING, MODULES),
+        "files": SENTENCE_FILES,
     }
 )
 
 BERT = Family(
-    classes={"bert": tuple(f"Bert{end}" for end in (*_USUAL, "ForPreTraining"))},
+    classes={
+        "bert": tuple(
+            f"Bert{end}" for end in (*_USUAL, "ForPreTraining", "ForNextSentencePrediction")
+        )
+    },
     config=BertConfig,
     names=_bert_names,
     tiny=BertConfig(**_TINY, type_vocab_size=3, parts=("pooler",), model_type="bert"),

@@ -2,7 +2,8 @@
 
 The model takes images (b, h, w, c) and ids (n, t), and returns a dictionary: "image" and "text", the
 normalized embeddings, and "logits" (b, n). The encoders are the models `model.layers["vision"]` and
-`model.layers["text"]`, which return "hidden", "pooled" and "embedding".
+`model.layers["text"]`, which return "hidden", "pooled" and "embedding", in CLIP also "projected", the
+embedding before the normalization. Checkpoints of one encoder have the same outputs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from fkeras.engine import FrozenDict, Input, Model, option
 from fkeras.masks import Causal, Mask
 from fkeras.pretrained.blocks.activation import activation_name
 from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, norm, pre_norm_blocks, token_where
+from fkeras.pretrained.blocks.encoder_config import EncoderConfig, with_parts
 from fkeras.pretrained.families.vit import (
     SiglipVisionConfig,
     VisionConfig,
@@ -50,7 +52,7 @@ _TOWER: Reasons = FrozenDict(
 )
 
 
-class _TextConfig(Config):
+class _TextConfig(EncoderConfig):
     """Fields of both text encoders."""
 
     vocab_size: Integer = option(default=49408, convert=positive)
@@ -70,9 +72,12 @@ class _TextConfig(Config):
 
 
 class ClipTextConfig(_TextConfig):
-    """Configuration of CLIP's text encoder, the key `text_config` of `config.json`.
+    """Configuration of CLIP's text encoder, alone or the key `text_config` of `config.json`.
 
     Args:
+        projection_dim: size of the projected embedding of an encoder alone with the part "projection".
+        parts: ("projection",) for an encoder alone with a projection, as CLIPTextModelWithProjection.
+        num_labels: no effect.
         eos_token_id: id of the end token, whose hidden state is pooled. Old checkpoints have 2; the token
             with the largest id is pooled then.
 
@@ -83,12 +88,18 @@ class ClipTextConfig(_TextConfig):
     """
 
     eos_token_id: Integer = option(default=49407, convert=token_id)
+    projection_dim: Integer = option(default=512, convert=positive)
+
+    endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {"projection": ("text_projection.weight",)}
+    )
 
 
 class SiglipTextConfig(_TextConfig):
-    """Configuration of SigLIP's text encoder, the key `text_config` of `config.json`.
+    """Configuration of SigLIP's text encoder, alone or the key `text_config` of `config.json`.
 
     Args:
+        parts, num_labels: no effect.
         projection_size: size of the text embedding; None for `hidden_size`.
 
     Example:
@@ -108,10 +119,12 @@ class SiglipTextConfig(_TextConfig):
 
 
 class ClipVisionConfig(VisionConfig):
-    """Configuration of CLIP's vision encoder, the key `vision_config` of `config.json`.
+    """Configuration of CLIP's vision encoder, alone or the key `vision_config` of `config.json`.
 
     Args:
-        parts, num_labels: no effect.
+        projection_dim: size of the projected embedding of an encoder alone with the part "projection".
+        parts: ("projection",) for an encoder alone with a projection, as CLIPVisionModelWithProjection.
+        num_labels: no effect.
 
     Example:
         >>> import fkeras as fk
@@ -123,7 +136,11 @@ class ClipVisionConfig(VisionConfig):
     hidden_act: str = option(default="quick_gelu", convert=activation_name, kw_only=True)
     layer_norm_eps: Real = option(default=1e-5, convert=epsilon, kw_only=True)
     patch_size: Sizes = option(default=32, convert=sizes(2), kw_only=True)
+    projection_dim: Integer = option(default=512, convert=positive, kw_only=True)
 
+    endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {"projection": ("visual_projection.weight",)}
+    )
     neutral: ClassVar[Reasons] = _TOWER
 
 
@@ -233,32 +250,37 @@ def _blocks(config: _TextConfig | ClipVisionConfig, x: Tensor, mask: Mask | None
     )
 
 
-def _projected(x: Tensor, size: int) -> Tensor:
-    y = layers.Dense(size, use_bias=False, name="projection")(x)
-    return layers.UnitNormalization(name="normalize")(y)
+def _projected(outputs: dict[str, Tensor], size: int | None) -> dict[str, Tensor]:
+    """Returns the outputs with a projection of "pooled" to `size`; unchanged for None."""
+    if size is None:
+        return outputs
+    y = layers.Dense(size, use_bias=False, name="projection")(outputs["pooled"])
+    return {**outputs, "projected": y, "embedding": layers.UnitNormalization(name="normalize")(y)}
 
 
-def _clip_text(config: ClipConfig) -> Model:
+def _own_size(config: ClipTextConfig | ClipVisionConfig) -> int | None:
+    """Returns the size of the projection of an encoder alone."""
+    return config.projection_dim if "projection" in config.parts else None
+
+
+def _clip_text(config: ClipTextConfig, size: int | None) -> Model:
     ids = Input((None,), dtype="int32", name="ids")
     positions = layers.Positions(name="positions")(ids)
-    x = _text(config.text_config, ids, positions, Causal())
-    end = config.text_config.eos_token_id
+    x = _text(config, ids, positions, Causal())
+    end = config.eos_token_id
     plain = ops.unmask(ids)
     # argmax returns the first end token: the same id may also be the padding
     is_end = plain if end == 2 else ops.cast(ops.equal(plain, end), "int32")
     pooled = token_where(x, ops.where(ops.unmask(positions) >= 0, is_end, -1))
-    embedding = _projected(pooled, config.projection_dim)
-    return Model(ids, {"hidden": x, "pooled": pooled, "embedding": embedding}, name="text")
+    return Model(ids, _projected({"hidden": x, "pooled": pooled}, size), name="text")
 
 
-def _clip_vision(config: ClipConfig) -> Model:
-    vision = config.vision_config
-    images, x = patches(vision, bias=False)
-    x = layers.PatchSequence(vision.grid, 1, name="sequence")(x)
-    x = _blocks(vision, norm(x, vision.layer_norm_eps, "pre_norm"))
-    pooled = norm(x[:, 0], vision.layer_norm_eps, "norm")
-    embedding = _projected(pooled, config.projection_dim)
-    return Model(images, {"hidden": x, "pooled": pooled, "embedding": embedding}, name="vision")
+def _clip_vision(config: ClipVisionConfig, size: int | None) -> Model:
+    images, x = patches(config, bias=False)
+    x = layers.PatchSequence(config.grid, 1, name="sequence")(x)
+    x = _blocks(config, norm(x, config.layer_norm_eps, "pre_norm"))
+    pooled = norm(x[:, 0], config.layer_norm_eps, "norm")
+    return Model(images, _projected({"hidden": x, "pooled": pooled}, size), name="vision")
 
 
 def _siglip_text(config: SiglipTextConfig) -> Model:
@@ -286,7 +308,9 @@ def _joined(
 
 
 def _build_clip(config: ClipConfig) -> Model:
-    return _joined(config, _clip_vision(config), _clip_text(config), None, bias=False)
+    vision = _clip_vision(config.vision_config, config.projection_dim)
+    text = _clip_text(config.text_config, config.projection_dim)
+    return _joined(config, vision, text, None, bias=False)
 
 
 def _build_siglip(config: SiglipConfig) -> Model:
@@ -299,49 +323,70 @@ def _with_head(config: SiglipVisionConfig) -> SiglipVisionConfig:
     return dataclasses.replace(config, parts=("head",))
 
 
-def _text_rows(config: _TextConfig) -> tuple[Row, ...]:
+def _text_rows(config: _TextConfig, graph: str) -> tuple[Row, ...]:
+    """Returns the rows of a text encoder; `graph` is the prefix of the weight paths."""
     p = "text_model."
     n = config.num_attention_heads, config.hidden_size // config.num_attention_heads
     return (
-        Row(f"{p}embeddings.token_embedding.weight", "text/embedding/embeddings"),
-        Row(f"{p}embeddings.position_embedding.weight", "text/position_embedding/embeddings"),
+        Row(f"{p}embeddings.token_embedding.weight", f"{graph}embedding/embeddings"),
+        Row(f"{p}embeddings.position_embedding.weight", f"{graph}position_embedding/embeddings"),
         *in_blocks(
             range(config.num_hidden_layers),
-            *pre_norm_rows(f"{p}encoder.layers.{{i}}.", "text/block_{i}/", *n),
+            *pre_norm_rows(f"{p}encoder.layers.{{i}}.", f"{graph}block_{{i}}/", *n),
         ),
-        *norm_rows(f"{p}final_layer_norm", "text/norm"),
+        *norm_rows(f"{p}final_layer_norm", f"{graph}norm"),
+    )
+
+
+def _clip_vision_rows(config: ClipVisionConfig, graph: str) -> tuple[Row, ...]:
+    p, width = "vision_model.", config.hidden_size
+    shape = Reshape((width,), (1, width))
+    return (
+        Row(f"{p}embeddings.class_embedding", f"{graph}sequence/tokens", shape),
+        *dense_rows(f"{p}embeddings.patch_embedding", f"{graph}patches", False, Convolution()),
+        Row(f"{p}embeddings.position_embedding.weight", f"{graph}sequence/embeddings"),
+        *norm_rows(f"{p}pre_layrnorm", f"{graph}pre_norm"),
+        *in_blocks(
+            range(config.num_hidden_layers),
+            *pre_norm_rows(f"{p}encoder.layers.{{i}}.", f"{graph}block_{{i}}/", *config.head_shape),
+        ),
+        *norm_rows(f"{p}post_layernorm", f"{graph}norm"),
     )
 
 
 def _clip_names(config: ClipConfig) -> tuple[Row, ...]:
-    vision, p = config.vision_config, "vision_model."
-    width = vision.hidden_size
     return (
-        *_text_rows(config.text_config),
+        *_text_rows(config.text_config, "text/"),
         *dense_rows("text_projection", "text/projection", bias=False),
-        Row(
-            f"{p}embeddings.class_embedding",
-            "vision/sequence/tokens",
-            Reshape((width,), (1, width)),
-        ),
-        *dense_rows(f"{p}embeddings.patch_embedding", "vision/patches", False, Convolution()),
-        Row(f"{p}embeddings.position_embedding.weight", "vision/sequence/embeddings"),
-        *norm_rows(f"{p}pre_layrnorm", "vision/pre_norm"),
-        *in_blocks(
-            range(vision.num_hidden_layers),
-            *pre_norm_rows(f"{p}encoder.layers.{{i}}.", "vision/block_{i}/", *vision.head_shape),
-        ),
-        *norm_rows(f"{p}post_layernorm", "vision/norm"),
+        *_clip_vision_rows(config.vision_config, "vision/"),
         *dense_rows("visual_projection", "vision/projection", bias=False),
         Row("logit_scale", "logit_scale/log_scale"),
     )
 
 
+def _with_projection(
+    rows: tuple[Row, ...], config: ClipTextConfig | ClipVisionConfig, tensor: str
+) -> tuple[Row, ...]:
+    projection = dense_rows(tensor, "projection", bias=False)
+    return (*rows, *projection) if "projection" in config.parts else rows
+
+
+def _clip_text_names(config: ClipTextConfig) -> tuple[Row, ...]:
+    return _with_projection(_text_rows(config, ""), config, "text_projection")
+
+
+def _clip_vision_names(config: ClipVisionConfig) -> tuple[Row, ...]:
+    return _with_projection(_clip_vision_rows(config, ""), config, "visual_projection")
+
+
+def _siglip_text_names(config: SiglipTextConfig, graph: str = "") -> tuple[Row, ...]:
+    return (*_text_rows(config, graph), *dense_rows("text_model.head", f"{graph}head"))
+
+
 def _siglip_names(config: SiglipConfig) -> tuple[Row, ...]:
     vision = _with_head(config.vision_config)
     return (
-        *_text_rows(config.text_config),
-        *dense_rows("text_model.head", "text/head"),
+        *_siglip_text_names(config.text_config, "text/"),
         *siglip_vision_names(vision, graph="vision/"),
         Row("logit_scale", "logit_scale/log_scale", Reshape((1,), ())),
         Row("logit_bias", "logit_scale/bias", Reshape((1,), ())),
@@ -382,6 +427,10 @@ _COMMON: Mapping[str, Any] = FrozenDict(
     }
 )
 
+_TEXT_TOWER: Mapping[str, Any] = FrozenDict(
+    {"prefix": "text_model.", "ignored": ("*.position_ids",), "adapted": with_parts}
+)
+
 CLIP = Family(
     classes={"clip": ("CLIPModel",)},
     config=ClipConfig,
@@ -406,4 +455,40 @@ SIGLIP = Family(
         model_type="siglip",
     ),
     **_COMMON,
+)
+CLIP_TEXT = Family(
+    classes={"clip_text_model": ("CLIPTextModel", "CLIPTextModelWithProjection")},
+    config=ClipTextConfig,
+    build=lambda config: _clip_text(config, _own_size(config)),
+    names=_clip_text_names,
+    tiny=ClipTextConfig(
+        **_TEXT,
+        eos_token_id=66,
+        projection_dim=14,
+        parts=("projection",),
+        model_type="clip_text_model",
+    ),
+    **_TEXT_TOWER,
+)
+CLIP_VISION = Family(
+    classes={"clip_vision_model": ("CLIPVisionModel", "CLIPVisionModelWithProjection")},
+    config=ClipVisionConfig,
+    build=lambda config: _clip_vision(config, _own_size(config)),
+    names=_clip_vision_names,
+    tiny=ClipVisionConfig(
+        **_VISION, projection_dim=14, parts=("projection",), model_type="clip_vision_model"
+    ),
+    prefix="vision_model.",
+    adapted=with_parts,
+    **_COMMON,
+)
+SIGLIP_TEXT = Family(
+    classes={"siglip_text_model": ("SiglipTextModel",)},
+    config=SiglipTextConfig,
+    build=_siglip_text,
+    names=_siglip_text_names,
+    tiny=SiglipTextConfig(
+        **_TEXT, hidden_act="gelu", projection_size=20, model_type="siglip_text_model"
+    ),
+    **_TEXT_TOWER,
 )

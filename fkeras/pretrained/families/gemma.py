@@ -7,23 +7,26 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fkeras import layers
-from fkeras.authoring.engine import boolean, choice, describe_value
+from fkeras.authoring.engine import OptionalInteger, boolean, choice, describe_value
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
 from fkeras.host.containers.stored import Stored
-from fkeras.masks import Causal, Window
+from fkeras.masks import Causal, Mask, Window
 from fkeras.pretrained.blocks import rope
 from fkeras.pretrained.blocks.activation import activation_name
+from fkeras.pretrained.blocks.heads import decoder_inputs, decoder_outputs
 from fkeras.pretrained.blocks.projections import from_heads, gated_mlp, to_heads
 from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.files.gguf import value
 from fkeras.pretrained.files.gguf_keys import decoder_keys
-from fkeras.pretrained.tables.config import count, factor, optional_factor, positive
-from fkeras.pretrained.tables.decoder_config import FULL, SLIDING, DecoderConfig
+from fkeras.pretrained.tables.config import count, factor, optional_factor, positive, whole_factor
+from fkeras.pretrained.tables.decoder_config import FULL, SLIDING, DecoderConfig, pad_id, with_head
 from fkeras.pretrained.tables.decoder_rows import gguf_rows, outer_rows, self_attention_rows
 from fkeras.pretrained.tables.family import Family, GGUFTable
+from fkeras.pretrained.tables.heads import decoder_classes
 from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Add, Row, in_blocks
 from fkeras.pretrained.tables.rows import dense_rows
+from fkeras.pretrained.tables.sentence_files import SENTENCE_FILES
 
 # tensor names of the norms before and after attention and MLP, by the layer names
 _NORMS = FrozenDict(
@@ -70,6 +73,10 @@ class GemmaConfig(DecoderConfig):
         sliding_window_pattern: n, where every n-th block has full attention; ignored with `layer_types`.
         attn_logit_softcapping: soft cap of the attention scores; None for no cap.
         final_logit_softcapping: soft cap of the logits; None for no cap.
+        use_bidirectional_attention: whether tokens of Gemma 3 attend to later tokens too, in embedding
+            models; the window then has half of the tokens on each side.
+        pad_token_id: id of the padding token: the classifier of texts classifies the last token with another
+            id. None for the last token.
 
     Example:
         >>> import fkeras as fk
@@ -92,12 +99,14 @@ class GemmaConfig(DecoderConfig):
     max_position_embeddings: int = option(default=131072, convert=positive)
     rope_theta: float = option(default=1e6, convert=factor)
     rope_local_base_freq: float = option(default=10000.0, convert=factor)
-    query_pre_attn_scalar: float = option(default=256, convert=factor)
+    query_pre_attn_scalar: float = option(default=256, convert=whole_factor)
     sliding_window: int = option(default=4096, convert=positive)
     sliding_window_pattern: int = option(default=6, convert=positive)
     attn_logit_softcapping: float | None = option(default=None, convert=optional_factor)
     final_logit_softcapping: float | None = option(default=None, convert=optional_factor)
     tie_word_embeddings: bool = option(default=True, convert=boolean)
+    use_bidirectional_attention: bool = option(default=False, convert=boolean)
+    pad_token_id: OptionalInteger = option(default=0, convert=pad_id, kw_only=True)
 
     aliases: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
         {"rope_parameters": ("rope_theta", "rope_local_base_freq", "rope_scaling")}
@@ -115,7 +124,10 @@ class GemmaConfig(DecoderConfig):
         }
     )
     absent: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
-        {"gemma2": ("sliding_window_pattern",), "gemma3_text": ("attn_logit_softcapping",)}
+        {
+            "gemma2": ("sliding_window_pattern", "use_bidirectional_attention"),
+            "gemma3_text": ("attn_logit_softcapping",),
+        }
     )
     neutral: ClassVar[Reasons] = FrozenDict(
         {
@@ -152,7 +164,9 @@ class GemmaConfig(DecoderConfig):
                 f"GemmaConfig: rope_parameters: expected the rope_type 'default' for {SLIDING}, received "
                 f"{str(local['rope_type'])[:80]!r}. Gemma scales no positions in blocks with sliding attention."
             )
-        result = rope.flat(mapping)
+        result = rope.flat(super().canonical(mapping))
+        if result.get("use_bidirectional_attention", False) is None:
+            del result["use_bidirectional_attention"]
         if "rope_theta" in local:
             result["rope_local_base_freq"] = local["rope_theta"]
         return result
@@ -173,6 +187,13 @@ class GemmaConfig(DecoderConfig):
             is_sliding = (block + 1) % self.sliding_window_pattern != 0
         return self.sliding_window if is_sliding else None
 
+    def mask(self, block: int) -> Mask | None:
+        """Returns the mask of the attention of a block; None for attention to all tokens."""
+        window = self.window(block)
+        if not self.use_bidirectional_attention:
+            return Causal() if window is None else Causal() & Window(window)
+        return None if window is None else Window(window // 2 + 1, both_sides=True)
+
     def scaling(self) -> layers.rotary.Scaling | None:
         """Returns the scaling of the rotary frequencies."""
         return rope.scaling_of(self.rope_scaling, self.max_position_embeddings)
@@ -185,25 +206,24 @@ class GemmaConfig(DecoderConfig):
 
 
 def build(config: GemmaConfig) -> Model:
-    """Returns the graph: ids (b, t) and optional segments of packed sequences -> logits (b, t, v)."""
-    ids = Input((None,), dtype="int32", name="ids")
-    segments = Input((None,), dtype="int32", name="segments", optional=True)
-    positions = layers.Positions(name="positions")(ids, segments)
+    """Returns the graph: ids (b, t) and optional segments of packed sequences -> logits (b, t, v) or a dictionary."""
+    inputs = decoder_inputs(config)
+    positions = layers.Positions(name="positions")(*inputs)
     embedding = layers.ReversibleEmbedding(
         config.vocab_size,
         config.hidden_size,
-        tie_weights=config.tie_word_embeddings,
+        tie_weights=config.tie_word_embeddings or "causal" not in config.parts,
         logit_soft_cap=config.final_logit_softcapping,
         name="embedding",
     )
     # the factor is rounded to the compute dtype, as in pretraining
-    x = layers.Rescaling(config.hidden_size**0.5, name="embedding_scale")(embedding(ids))
+    x = layers.Rescaling(config.hidden_size**0.5, name="embedding_scale")(embedding(inputs[0]))
     windows = map(config.window, range(config.num_hidden_layers))
     for block in repeated(lambda i: _block(config, i), windows):
         x = block([x, positions])
-    return Model(
-        [ids, segments], embedding(_norm(config, "norm")(x), reverse=True), name=config.model_type
-    )
+    x = _norm(config, "norm")(x)
+    outputs = decoder_outputs(config, x, inputs[0], positions, embedding)
+    return Model(inputs, outputs, name=config.model_type)
 
 
 def _norm(config: GemmaConfig, name: str) -> layers.RMSNormalization:
@@ -230,9 +250,8 @@ def _attention(config: GemmaConfig, i: int, x: KerasTensor, positions: KerasTens
     if config.head_norms:
         query, key = _norm(config, "query_norm")(query), _norm(config, "key_norm")(key)
     query, key = config.rotary(i)([query, key], positions)
-    window = config.window(i)
     attention = layers.DotProductAttention(
-        Causal() if window is None else Causal() & Window(window),
+        config.mask(i),
         scale=config.query_pre_attn_scalar**-0.5,
         soft_cap=config.attn_logit_softcapping,
         name="attention",
@@ -301,12 +320,23 @@ TINY = GemmaConfig(
 )
 
 FAMILY = Family(
-    classes=FrozenDict({"gemma2": ("Gemma2ForCausalLM",), "gemma3_text": ("Gemma3ForCausalLM",)}),
+    classes=FrozenDict(
+        {
+            "gemma2": decoder_classes("Gemma2", answers=False),
+            "gemma3_text": (
+                "Gemma3ForCausalLM",
+                "Gemma3TextModel",
+                "Gemma3TextForSequenceClassification",
+            ),
+        }
+    ),
     config=GemmaConfig,
     build=build,
     names=names,
     tiny=TINY,
     prefix="model.",
     ignored=("*.rotary_emb.inv_freq",),
+    adapted=with_head,
+    files=SENTENCE_FILES,
     gguf=GGUFTable(("gemma2", "gemma3"), gguf_mapping, gguf_names),
 )

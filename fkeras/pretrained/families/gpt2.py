@@ -10,23 +10,26 @@ from fkeras.engine import FrozenDict, Input, Model, option
 from fkeras.masks import Causal
 from fkeras.pretrained.blocks.activation import activation_name
 from fkeras.pretrained.blocks.encoder_blocks import add, attention, norm
+from fkeras.pretrained.blocks.heads import decoder_inputs, decoder_outputs
 from fkeras.pretrained.blocks.projections import mlp
 from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.tables.config import (
-    Config,
     check_heads,
     count,
     factor,
     optional_positive,
     positive,
 )
+from fkeras.pretrained.tables.decoder_config import CausalConfig, with_head
+from fkeras.pretrained.tables.decoder_rows import decoder_head_rows
 from fkeras.pretrained.tables.family import Family
 from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import HeadBias, Reshape, Row, Same, Split, in_blocks
-from fkeras.pretrained.tables.rows import dense_rows, logit_row, norm_rows
+from fkeras.pretrained.tables.rows import dense_rows, norm_rows
+from fkeras.pretrained.tables.sentence_files import SENTENCE_FILES
 
 
-class GPT2Config(Config):
+class GPT2Config(CausalConfig):
     """Configuration of GPT-2: the fields are the keys of `config.json`.
 
     Args:
@@ -91,20 +94,21 @@ class GPT2Config(Config):
 
 
 def build(config: GPT2Config) -> Model:
-    """Returns the graph: ids (b, t) and optional segments of packed sequences -> logits (b, t, v)."""
-    ids = Input((None,), dtype="int32", name="ids")
-    segments = Input((None,), dtype="int32", name="segments", optional=True)
-    positions = layers.Positions(name="positions")(ids, segments)
+    """Returns the graph: ids (b, t) and optional segments of packed sequences -> logits (b, t, v) or a dictionary."""
+    inputs = decoder_inputs(config)
+    positions = layers.Positions(name="positions")(*inputs)
+    tied = config.tie_word_embeddings or "causal" not in config.parts
     embedding = layers.ReversibleEmbedding(
-        config.vocab_size, config.n_embd, tie_weights=config.tie_word_embeddings, name="embedding"
+        config.vocab_size, config.n_embd, tie_weights=tied, name="embedding"
     )
     # the position of padding is -1
     learned = layers.Embedding(config.n_positions, config.n_embd, name="position_embedding")
-    x = layers.Add(name="embedding_add")([embedding(ids), learned(ops.maximum(positions, 0))])
+    x = layers.Add(name="embedding_add")([embedding(inputs[0]), learned(ops.maximum(positions, 0))])
     for block in repeated(lambda i: _block(config, i), map(config.scale, range(config.n_layer))):
         x = block([x, positions])
     x = norm(x, config.layer_norm_epsilon, "norm")
-    return Model([ids, segments], embedding(x, reverse=True), name="gpt2")
+    outputs = decoder_outputs(config, x, inputs[0], positions, embedding)
+    return Model(inputs, outputs, name="gpt2")
 
 
 def _block(config: GPT2Config, i: int) -> Model:
@@ -147,7 +151,7 @@ def names(config: GPT2Config) -> tuple[Row, ...]:
         Row(f"{p}wte.weight", "embedding/embeddings"),
         Row(f"{p}wpe.weight", "position_embedding/embeddings"),
         *norm_rows(f"{p}ln_f", "norm"),
-        logit_row("lm_head.weight", config.tie_word_embeddings),
+        *decoder_head_rows(config, config.tie_word_embeddings, "classifier"),
     )
 
 
@@ -164,12 +168,24 @@ TINY = GPT2Config(
 )
 
 FAMILY = Family(
-    classes=FrozenDict({"gpt2": ("GPT2LMHeadModel",)}),
+    classes=FrozenDict(
+        {
+            "gpt2": (
+                "GPT2LMHeadModel",
+                "GPT2Model",
+                "GPT2ForSequenceClassification",
+                "GPT2ForTokenClassification",
+                "GPT2ForQuestionAnswering",
+            )
+        }
+    ),
     config=GPT2Config,
     build=build,
     names=names,
     tiny=TINY,
     prefix="transformer.",
+    adapted=with_head,
+    files=SENTENCE_FILES,
     # checkpoints of older versions store causal masks as tensors
     ignored=("*h.*.attn.bias", "*h.*.attn.masked_bias"),
 )

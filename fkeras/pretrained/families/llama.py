@@ -13,17 +13,25 @@ from fkeras.host.containers.stored import Stored
 from fkeras.masks import Causal, Window
 from fkeras.pretrained.blocks import rope
 from fkeras.pretrained.blocks.activation import activation_name
+from fkeras.pretrained.blocks.heads import decoder_inputs, decoder_outputs
 from fkeras.pretrained.blocks.projections import from_heads, gated_mlp, to_heads
 from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.files.gguf import value
 from fkeras.pretrained.files.gguf_keys import decoder_keys
 from fkeras.pretrained.tables.config import optional_positive, positive
-from fkeras.pretrained.tables.decoder_config import SLIDING, DecoderConfig
-from fkeras.pretrained.tables.decoder_rows import gguf_rows, outer_rows, self_attention_rows
+from fkeras.pretrained.tables.decoder_config import SLIDING, DecoderConfig, with_head
+from fkeras.pretrained.tables.decoder_rows import (
+    answer_rows,
+    gguf_rows,
+    outer_rows,
+    self_attention_rows,
+)
 from fkeras.pretrained.tables.family import Family, GGUFTable
+from fkeras.pretrained.tables.heads import decoder_classes
 from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import HeadsIn, Row, in_blocks
 from fkeras.pretrained.tables.rows import dense_rows, fused_attention_rows, fused_mlp_rows
+from fkeras.pretrained.tables.sentence_files import SENTENCE_FILES
 
 _rotating = several(integer(minimum=0, maximum=1), "a list of 0 and 1", least=0, optional=True)
 _TYPES = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "phi3")
@@ -116,6 +124,7 @@ class LlamaConfig(DecoderConfig):
                 "max_position_embeddings": 32768,
                 "rope_theta": 2000000.0,
                 "tie_word_embeddings": True,
+                "pad_token_id": 128004,
             },
             "phi3": {
                 "vocab_size": 32064,
@@ -124,13 +133,14 @@ class LlamaConfig(DecoderConfig):
                 "max_position_embeddings": 4096,
                 "original_max_position_embeddings": 4096,
                 "rms_norm_eps": 1e-5,
+                "pad_token_id": 32000,
             },
         }
     )
 
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
-        return rope.flat(mapping)
+        return rope.flat(super().canonical(mapping))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -194,7 +204,7 @@ C = TypeVar("C", bound=LlamaConfig)
 
 
 def build(config: LlamaConfig) -> Model:
-    """Returns the graph: ids (b, t) and optional segments of packed sequences -> logits (b, t, v)."""
+    """Returns the graph: ids (b, t) and optional segments of packed sequences -> logits (b, t, v) or a dictionary."""
     return decoder(config, plain_mlp)
 
 
@@ -207,21 +217,21 @@ def decoder(
         feed_forward: records the feed-forward network; takes the configuration, the index of the block
             and the normalized hidden states.
     """
-    ids = Input((None,), dtype="int32", name="ids")
-    segments = Input((None,), dtype="int32", name="segments", optional=True)
-    positions = layers.Positions(name="positions")(ids, segments)
+    inputs = decoder_inputs(config)
+    positions = layers.Positions(name="positions")(*inputs)
     embedding = layers.ReversibleEmbedding(
         config.vocab_size,
         config.hidden_size,
-        tie_weights=config.tie_word_embeddings,
+        tie_weights=config.tie_word_embeddings or "causal" not in config.parts,
         name="embedding",
     )
-    x = embedding(ids)
+    x = embedding(inputs[0])
     kinds = map(config.kind, range(config.num_hidden_layers))
     for block in repeated(lambda i: _block(config, i, feed_forward), kinds):
         x = block([x, positions])
     x = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="norm")(x)
-    return Model([ids, segments], embedding(x, reverse=True), name=config.model_type)
+    outputs = decoder_outputs(config, x, inputs[0], positions, embedding)
+    return Model(inputs, outputs, name=config.model_type)
 
 
 def _block(config: LlamaConfig, i: int, feed_forward: Callable[..., KerasTensor]) -> Model:
@@ -269,10 +279,8 @@ def names(config: LlamaConfig) -> tuple[Row, ...]:
     rows = [row for n in parts for row in dense_rows(f"{b}{n}_proj", f"block_{{i}}/{n}", bias)]
     if config.fused:
         rows += fused_mlp_rows(f"{b}gate_up_proj.", "block_{i}/", width, bias)
-    return (
-        *outer_rows(config),
-        *in_blocks(range(config.num_hidden_layers), *block_rows(config), *rows),
-    )
+    rows = in_blocks(range(config.num_hidden_layers), *block_rows(config), *rows)
+    return answer_rows(config, (*outer_rows(config), *rows))
 
 
 def block_rows(config: LlamaConfig) -> tuple[Row, ...]:
@@ -295,20 +303,23 @@ def block_rows(config: LlamaConfig) -> tuple[Row, ...]:
 
 
 def adapted(config: C, tensors: Collection[str]) -> C:
-    """Returns the configuration with biases where the checkpoint has biases.
+    """Returns the configuration with the head of the checkpoint, and with biases where it has biases.
 
     Raises:
-        ValueError: for a checkpoint without a head whose configuration does not tie the embeddings.
+        ValueError: for a causal head without weights whose configuration does not tie the embeddings.
     """
-    if "lm_head.weight" not in tensors and not config.tie_word_embeddings:
+    config = with_head(config, tensors)
+    is_untied = "causal" in config.parts and not config.tie_word_embeddings
+    if is_untied and "lm_head.weight" not in tensors:
         raise ValueError(
             "this checkpoint has no causal head: lm_head.weight is missing, and tie_word_embeddings is "
-            "false. Set tie_word_embeddings to true in config.json if the embeddings are the head."
+            "false. Set tie_word_embeddings to true in config.json if the embeddings are the head, or "
+            "architectures to a class without head for the hidden states, such as LlamaModel."
         )
     return dataclasses.replace(
         config,
-        attention_bias="model.layers.0.self_attn.q_proj.bias" in tensors,
-        mlp_bias="model.layers.0.mlp.down_proj.bias" in tensors,
+        attention_bias=any(n.endswith("layers.0.self_attn.q_proj.bias") for n in tensors),
+        mlp_bias=any(n.endswith("layers.0.mlp.down_proj.bias") for n in tensors),
     )
 
 
@@ -364,12 +375,12 @@ TINY = LlamaConfig(
 FAMILY = Family(
     classes=FrozenDict(
         {
-            "llama": ("LlamaForCausalLM",),
-            "mistral": ("MistralForCausalLM",),
-            "smollm3": ("SmolLM3ForCausalLM",),
-            "qwen2": ("Qwen2ForCausalLM",),
-            "qwen3": ("Qwen3ForCausalLM",),
-            "phi3": ("Phi3ForCausalLM",),
+            "llama": decoder_classes("Llama"),
+            "mistral": decoder_classes("Mistral"),
+            "smollm3": decoder_classes("SmolLM3"),
+            "qwen2": decoder_classes("Qwen2"),
+            "qwen3": decoder_classes("Qwen3"),
+            "phi3": decoder_classes("Phi3", answers=False),
         }
     ),
     config=LlamaConfig,
@@ -379,6 +390,7 @@ FAMILY = Family(
     prefix="model.",
     ignored=("*.rotary_emb.inv_freq",),
     adapted=adapted,
+    files=SENTENCE_FILES,
     gguf=GGUFTable(
         architectures=("llama", "smollm3", "qwen2", "qwen3", "phi3"),
         mapping=gguf_mapping,

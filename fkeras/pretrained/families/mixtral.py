@@ -16,11 +16,13 @@ from fkeras.pretrained.families.llama import LlamaConfig
 from fkeras.pretrained.files.gguf import value
 from fkeras.pretrained.files.gguf_keys import decoder_keys
 from fkeras.pretrained.tables.config import epsilon, positive
-from fkeras.pretrained.tables.decoder_rows import gguf_rows, outer_rows
+from fkeras.pretrained.tables.decoder_rows import answer_rows, gguf_rows, outer_rows
 from fkeras.pretrained.tables.family import Family, GGUFTable
+from fkeras.pretrained.tables.heads import decoder_classes
 from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Row, Stack, Transpose, in_blocks
 from fkeras.pretrained.tables.rows import dense_rows
+from fkeras.pretrained.tables.sentence_files import SENTENCE_FILES
 
 # a table of names has one entry for each expert of each block
 _experts = integer(minimum=1, maximum=1024)
@@ -170,6 +172,14 @@ class MixtralConfig(LlamaConfig):
                 f"{self.num_local_experts}, received {self.num_experts_per_tok}."
             )
 
+    def write(self) -> dict[str, Any]:
+        mapping = super().write()
+        if self.source or self.model_type != "qwen2_moe":
+            return mapping
+        # transformers ignores the other names in models of this type
+        names = {"num_local_experts": "num_experts", "attention_bias": "qkv_bias"}
+        return {names.get(key, key): value for key, value in mapping.items()}
+
     @property
     def is_qwen(self) -> bool:
         """Whether the model is a Qwen MoE."""
@@ -210,7 +220,7 @@ class MixtralConfig(LlamaConfig):
 
 
 def build(config: MixtralConfig) -> Model:
-    """Returns the graph: ids (b, t) and optional segments of packed sequences -> logits (b, t, v)."""
+    """Returns the graph: ids (b, t) and optional segments of packed sequences -> logits (b, t, v) or a dictionary."""
     return llama.decoder(config, _feed_forward)
 
 
@@ -256,12 +266,13 @@ def names(config: MixtralConfig) -> tuple[Row, ...]:
     if config.has_shared_expert:
         rows += dense_rows(f"{b}shared_expert_gate", "block_{i}/shared_weight", bias=False)
         rows += _mlp_rows(f"{b}shared_expert.", "block_{i}/shared_")
-    return (
+    rows = (
         *outer_rows(config),
         *in_blocks(blocks, *llama.block_rows(config)),
         *in_blocks(without, *_mlp_rows("model.layers.{i}.mlp.", "block_{i}/")),
         *in_blocks(with_experts, *rows),
     )
+    return answer_rows(config, rows)
 
 
 def _mlp_rows(prefix: str, layer: str) -> list[Row]:
@@ -329,9 +340,9 @@ TINY = MixtralConfig(
 FAMILY = Family(
     classes=FrozenDict(
         {
-            "mixtral": ("MixtralForCausalLM",),
-            "qwen2_moe": ("Qwen2MoeForCausalLM",),
-            "qwen3_moe": ("Qwen3MoeForCausalLM",),
+            "mixtral": decoder_classes("Mixtral"),
+            "qwen2_moe": decoder_classes("Qwen2Moe"),
+            "qwen3_moe": decoder_classes("Qwen3Moe"),
         }
     ),
     config=MixtralConfig,
@@ -341,6 +352,7 @@ FAMILY = Family(
     prefix="model.",
     ignored=("*.rotary_emb.inv_freq",),
     adapted=llama.adapted,
+    files=SENTENCE_FILES,
     # GGUF files of Mixtral have the architecture "llama"; `family_of_gguf` finds Mixtral by the experts
     gguf=GGUFTable(("mixtral", "qwen2moe", "qwen3moe"), gguf_mapping, gguf_names),
 )

@@ -16,9 +16,10 @@ from fkeras.masks import Window
 from fkeras.pretrained.blocks.activation import activate, activation_name
 from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, first_token, norm
 from fkeras.pretrained.blocks.encoder_config import with_parts
+from fkeras.pretrained.blocks.heads import token_heads
 from fkeras.pretrained.blocks.projections import gated_mlp
 from fkeras.pretrained.blocks.repeated import repeated
-from fkeras.pretrained.blocks.sentences import MODULES, POOLING, sentence
+from fkeras.pretrained.blocks.sentences import sentence
 from fkeras.pretrained.families.bert import TextEncoderConfig
 from fkeras.pretrained.tables.config import (
     block_types,
@@ -38,7 +39,9 @@ from fkeras.pretrained.tables.rows import (
     fused_mlp_rows,
     logit_row,
     norm_rows,
+    token_head_rows,
 )
+from fkeras.pretrained.tables.sentence_files import SENTENCE_FILES, sentence_rows
 
 _FULL, _SLIDING = "full_attention", "sliding_attention"
 
@@ -63,8 +66,8 @@ class ModernBertConfig(TextEncoderConfig):
         global_rope_theta: base of the rotary frequencies in blocks with full attention.
         local_rope_theta: base in blocks with sliding attention; None for `global_rope_theta`.
         global_attn_every_n_layers: n, where every n-th block has full attention.
-        parts: heads that the checkpoint has, of "masked" (masked language model) and "classifier"; `load`
-            finds them by the tensor names.
+        parts: heads that the checkpoint has, of "masked" (masked language model), "classifier" (of texts),
+            "token_classifier" and "answers"; `load` finds them by the tensor names and the class.
 
     Example:
         >>> import fkeras as fk
@@ -112,7 +115,12 @@ class ModernBertConfig(TextEncoderConfig):
         }
     )
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
-        {"masked": ("decoder.bias", "decoder.weight"), "classifier": ("classifier.weight",)}
+        {
+            "masked": ("decoder.bias", "decoder.weight"),
+            "classifier": ("classifier.weight",),
+            "token_classifier": (),
+            "answers": (),
+        }
     )
     aliases: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
         {"rope_parameters": ("global_rope_theta", "local_rope_theta")}
@@ -162,6 +170,8 @@ def build(config: ModernBertConfig) -> Model:
         x = block(x)
     x = _norm(config, x, "norm")
     outputs, positions = {"hidden": x}, layers.Positions(name="positions")(ids)
+    if {"token_classifier", "answers"} & {*config.parts}:
+        outputs |= token_heads(config, _head(config, x))
     if "masked" in config.parts:
         y = embedding(_head(config, x), reverse=True)
         outputs["logits"] = layers.Bias(name="head_bias")(y) if config.decoder_bias else y
@@ -169,7 +179,7 @@ def build(config: ModernBertConfig) -> Model:
         mean = config.classifier_pooling == "mean"
         y = layers.GlobalAveragePooling1D(name="mean")(x) if mean else first_token(x, positions)
         outputs["classes"] = layers.Dense(config.num_labels, name="classifier")(_head(config, y))
-    if POOLING in config.beside:
+    if config.has_sentence:
         outputs["sentence"] = sentence(config, x, positions)
     return Model(ids, outputs, name="modernbert")
 
@@ -226,7 +236,7 @@ def names(config: ModernBertConfig) -> tuple[Row, ...]:
         ),
         *norm_rows("model.final_norm", "norm", center),
     ]
-    if {"masked", "classifier"} & {*config.parts}:
+    if config.parts:
         rows += dense_rows("head.dense", "head_dense", config.classifier_bias)
         rows += norm_rows("head.norm", "head_norm", center)
     if "masked" in config.parts:
@@ -234,7 +244,8 @@ def names(config: ModernBertConfig) -> tuple[Row, ...]:
         rows += [Row("decoder.bias", "head_bias/bias")] if config.decoder_bias else []
     if "classifier" in config.parts:
         rows += dense_rows("classifier", "classifier")
-    return tuple(rows)
+    rows += token_head_rows(config.parts, answers="classifier")
+    return (*rows, *sentence_rows(config.beside))
 
 
 def _adapted(config: ModernBertConfig, tensors: Collection[str]) -> ModernBertConfig:
@@ -249,7 +260,14 @@ def _adapted(config: ModernBertConfig, tensors: Collection[str]) -> ModernBertCo
 MODERNBERT = Family(
     classes={
         "modernbert": tuple(
-            f"ModernBert{end}" for end in ("ForMaskedLM", "Model", "ForSequenceClassification")
+            f"ModernBert{end}"
+            for end in (
+                "ForMaskedLM",
+                "Model",
+                "ForSequenceClassification",
+                "ForTokenClassification",
+                "ForQuestionAnswering",
+            )
         )
     },
     config=ModernBertConfig,
@@ -275,5 +293,5 @@ MODERNBERT = Family(
     ),
     prefix="model.",
     adapted=_adapted,
-    files=(POOLING, MODULES),
+    files=SENTENCE_FILES,
 )

@@ -8,23 +8,26 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from fkeras import layers
-from fkeras.authoring.engine import boolean, choice, either, integer, text
+from fkeras.authoring.engine import boolean, choice, either, integer, several, text
 from fkeras.engine import FrozenDict, Input, Model, option
 from fkeras.masks import Causal
 from fkeras.pretrained.blocks.activation import ACTIVATIONS
 from fkeras.pretrained.blocks.encoder_blocks import attention
 from fkeras.pretrained.blocks.projections import gated_mlp, mlp
 from fkeras.pretrained.blocks.repeated import repeated
-from fkeras.pretrained.tables.config import Config, count, factor, positive
+from fkeras.pretrained.blocks.sentences import sentence
+from fkeras.pretrained.tables.config import count, factor, positive
 from fkeras.pretrained.tables.family import Family
+from fkeras.pretrained.tables.heads import TextHeadsConfig
 from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Row, in_blocks
 from fkeras.pretrained.tables.rows import attention_rows, dense_rows, logit_row
+from fkeras.pretrained.tables.sentence_files import SENTENCE_FILES, sentence_rows
 
 _optional_boolean = either(boolean, optional=True)
 
 
-class T5Config(Config):
+class T5Config(TextHeadsConfig):
     """Configuration of T5, T5 1.1 and Flan-T5: the fields are the keys of `config.json`.
 
     Args:
@@ -42,6 +45,9 @@ class T5Config(Config):
             "gated-gelu", which is the tanh approximation of GELU.
         scale_decoder_outputs: whether the decoder's output is multiplied by `d_model**-0.5` before the
             logits; None for the value of `tie_word_embeddings`.
+        parts: ("decoder",) for a model with encoder and decoder, () for the encoder alone. `load` finds the
+            part by the class and the tensor names.
+        num_labels: no effect.
 
     Example:
         >>> import fkeras as fk
@@ -51,6 +57,9 @@ class T5Config(Config):
     """
 
     model_type: str = option(default="t5", convert=choice("t5"), kw_only=True)
+    parts: tuple[str, ...] = option(
+        default=("decoder",), convert=several(text(), "a tuple of names", least=0), kw_only=True
+    )
     vocab_size: int = option(default=32128, convert=positive)
     d_model: int = option(default=512, convert=positive)
     d_kv: int = option(default=64, convert=positive)
@@ -76,12 +85,20 @@ class T5Config(Config):
         {"dense_act_fn": ("feed_forward_proj",), "is_gated_act": ("feed_forward_proj",)}
     )
 
+    endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {"decoder": ("decoder.final_layer_norm.weight",)}
+    )
+
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+        mapping = super().canonical(mapping)
         projection = str(mapping.get("feed_forward_proj", "relu"))
         gated, _, name = projection.rpartition("-")
+        classes = mapping.get("architectures")
+        is_encoder = isinstance(classes, list | tuple) and "T5EncoderModel" in classes
         expected = {
-            "is_encoder_decoder": True,
+            # transformers writes false for the encoder alone
+            **({} if is_encoder else {"is_encoder_decoder": True}),
             # copies of parts of `feed_forward_proj`
             "is_gated_act": gated == "gated",
             "dense_act_fn": "gelu_new" if projection == "gated-gelu" else name,
@@ -143,16 +160,28 @@ class T5Config(Config):
 def build(config: T5Config) -> Model:
     """Returns the graph: ids (b, s) and decoder ids (b, t) -> logits (b, t, v).
 
+    The graph of the encoder alone takes ids, and returns a dictionary with "hidden" (b, s, d), and "sentence"
+    in a folder of sentence-transformers.
+
     The nested models "encoder" and "decoder" take embeddings: both share one embedding layer. Decoder ids
     start with the padding id.
     """
     ids = Input((None,), dtype="int32", name="ids")
-    decoder_ids = Input((None,), dtype="int32", name="decoder_ids")
+    has_decoder = "decoder" in config.parts
     embedding = layers.ReversibleEmbedding(
-        config.vocab_size, config.d_model, tie_weights=config.tie_word_embeddings, name="embedding"
+        config.vocab_size,
+        config.d_model,
+        tie_weights=config.tie_word_embeddings or not has_decoder,
+        name="embedding",
     )
     encoder_positions = layers.Positions(name="encoder_positions")(ids)
     encoded = _stack(config, decoder=False)([embedding(ids), encoder_positions])
+    if not has_decoder:
+        outputs = {"hidden": encoded}
+        if config.has_sentence:
+            outputs["sentence"] = sentence(config, encoded, encoder_positions)
+        return Model(ids, outputs, name="t5")
+    decoder_ids = Input((None,), dtype="int32", name="decoder_ids")
     positions = layers.Positions(name="positions")(decoder_ids)
     x = _stack(config, decoder=True)([embedding(decoder_ids), positions, encoded])
     if config.scales_outputs:
@@ -215,15 +244,18 @@ def _block(config: T5Config, decoder: bool) -> Model:
 
 def names(config: T5Config) -> tuple[Row, ...]:
     """Returns the table of names of Hugging Face checkpoints."""
-    return (
+    rows = (
         Row("shared.weight", "embedding/embeddings"),
         # checkpoints of older versions also have copies of the embeddings
-        *(
-            Row(f"{part}.embed_tokens.weight", "embedding/embeddings", copy=True)
-            for part in ("encoder", "decoder")
-        ),
-        logit_row("lm_head.weight", config.tie_word_embeddings),
+        Row("encoder.embed_tokens.weight", "embedding/embeddings", copy=True),
         *_stack_rows(config, "encoder", config.num_layers),
+    )
+    if "decoder" not in config.parts:
+        return (*rows, *sentence_rows(config.beside))
+    return (
+        *rows,
+        Row("decoder.embed_tokens.weight", "embedding/embeddings", copy=True),
+        logit_row("lm_head.weight", config.tie_word_embeddings),
         *_stack_rows(config, "decoder", config.decoder_layers),
     )
 
@@ -258,9 +290,13 @@ def _stack_rows(config: T5Config, part: str, blocks: int) -> tuple[Row, ...]:
 def adapted(config: T5Config, tensors: Collection[str]) -> T5Config:
     """Returns the configuration, with tied embeddings for a checkpoint of transformers 5 without a head.
 
+    A checkpoint whose class is that of the encoder has no decoder.
+
     Raises:
         ValueError: for a checkpoint without a head whose configuration does not tie the embeddings.
     """
+    if config.named_parts == ():
+        return dataclasses.replace(config, parts=())
     if "lm_head.weight" in tensors or config.tie_word_embeddings:
         return config
     if config.scale_decoder_outputs is None:
@@ -286,7 +322,7 @@ TINY = T5Config(
 )
 
 FAMILY = Family(
-    classes=FrozenDict({"t5": ("T5ForConditionalGeneration",)}),
+    classes=FrozenDict({"t5": ("T5ForConditionalGeneration", "T5EncoderModel")}),
     config=T5Config,
     build=build,
     names=names,
@@ -294,4 +330,5 @@ FAMILY = Family(
     # old checkpoints have this unused tensor: cross-attention has no position bias
     ignored=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
     adapted=adapted,
+    files=SENTENCE_FILES,
 )

@@ -36,7 +36,10 @@ FAMILIES: tuple[Family, ...] = (
     vit.DINOV2_REGISTERS,
     vit.SIGLIP_VISION,
     clip.CLIP,
+    clip.CLIP_TEXT,
+    clip.CLIP_VISION,
     clip.SIGLIP,
+    clip.SIGLIP_TEXT,
     whisper.WHISPER,
 )
 

@@ -2,21 +2,40 @@
 
 Images have the channels last, (b, h, w, c). The models return a dictionary: "hidden" (b, t, d), and
 "pooled" and "classes" if the checkpoint has the pooler and the classifier. "pooled" of DINOv2 is the
-hidden state of the class token. DINOv2 with a mask token has a second, optional input: "masked" (b, rows,
+hidden state of the class token; a backbone also has a feature map (b, rows, columns, d) for each stage,
+such as "stage4". DINOv2 with a mask token has a second, optional input: "masked" (b, rows,
 columns), True for each patch that the mask token replaces.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, cast
 
 from fkeras import layers, ops
-from fkeras.authoring.engine import Integer, OptionalInteger, Real, Sizes, boolean, integer, sizes
+from fkeras.authoring.engine import (
+    Integer,
+    OptionalInteger,
+    Real,
+    Sizes,
+    boolean,
+    integer,
+    several,
+    sizes,
+    text,
+)
 from fkeras.engine import FrozenDict, Input, Model, option
 from fkeras.pretrained.blocks.activation import activate, activation_name
-from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, norm, pre_norm_blocks
+from fkeras.pretrained.blocks.encoder_blocks import (
+    Tensor,
+    add,
+    attention,
+    norm,
+    pre_norm_blocks,
+    pre_norm_states,
+)
 from fkeras.pretrained.blocks.encoder_config import EncoderConfig, with_parts
 from fkeras.pretrained.blocks.projections import mlp
 from fkeras.pretrained.media.images import ImageProcessor
@@ -24,10 +43,10 @@ from fkeras.pretrained.tables.config import (
     check_heads,
     count,
     epsilon,
-    factor,
     number,
     optional_positive,
     positive,
+    whole_factor,
 )
 from fkeras.pretrained.tables.family import PREPROCESSOR, Family
 from fkeras.pretrained.tables.inert_keys import Reasons
@@ -41,6 +60,8 @@ from fkeras.pretrained.tables.rows import (
     pre_norm_rows,
 )
 
+_stages = several(text(), "a list of names of stages", least=0, optional=True)
+_indices = several(integer(), "a list of integers", least=0, optional=True)
 # pixels; bounds the table of position embeddings
 _LARGEST_SIDE = 1 << 15
 
@@ -75,6 +96,15 @@ class VisionConfig(EncoderConfig):
                     f"{type(self).__name__}: {name}: expected at most {_LARGEST_SIDE}, received "
                     f"{str(value)[:80]}. Correct config.json."
                 )
+
+    def write(self) -> dict[str, Any]:
+        mapping = super().write()
+        for name in ("image_size", "patch_size"):
+            value = mapping.get(name)
+            # CLIP of transformers computes with one number
+            if name not in self.source and isinstance(value, list) and len({*value}) == 1:
+                mapping[name] = value[0]
+        return mapping
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -126,8 +156,14 @@ class Dinov2Config(VisionConfig):
         layerscale_value: initial value of the layer scales.
         use_swiglu_ffn: whether the MLP is a SwiGLU.
         num_register_tokens: number of register tokens after the class token.
-        parts: parts that the checkpoint has, of "mask_token" and "classifier"; `load` finds them by the
-            tensor names.
+        out_features: stages whose feature maps a backbone returns: "stem" for the embeddings, "stage1" for the
+            output of the first block, and so on; None for the last stage.
+        out_indices: the same stages as numbers, where 0 is the stem; negative numbers count from the end.
+        apply_layernorm: whether the feature maps are normalized.
+        reshape_hidden_states: whether a feature map is (b, rows, columns, d), without class token and
+            registers, and not (b, t, d).
+        parts: parts that the checkpoint has, of "mask_token" and "classifier", which `load` finds by the
+            tensor names; "maps" for a backbone, which `load` finds by the class.
 
     Example:
         >>> import fkeras as fk
@@ -135,7 +171,7 @@ class Dinov2Config(VisionConfig):
         2048
     """
 
-    mlp_ratio: Real = option(default=4, convert=factor)
+    mlp_ratio: Real = option(default=4, convert=whole_factor)
     qkv_bias: bool = option(default=True, convert=boolean)
     layerscale_value: Real = option(default=1.0, convert=number)
     use_swiglu_ffn: bool = option(default=False, convert=boolean)
@@ -143,15 +179,14 @@ class Dinov2Config(VisionConfig):
         default=0, convert=integer(minimum=0, maximum=_LARGEST_SIDE)
     )
 
+    out_features: tuple[str, ...] | None = option(default=None, convert=_stages, kw_only=True)
+    out_indices: tuple[int, ...] | None = option(default=None, convert=_indices, kw_only=True)
+    apply_layernorm: bool = option(default=True, convert=boolean, kw_only=True)
+    reshape_hidden_states: bool = option(default=True, convert=boolean, kw_only=True)
+
     neutral: ClassVar[Reasons] = FrozenDict(
         {
-            "options of backbones": (
-                "apply_layernorm",
-                "out_features",
-                "out_indices",
-                "reshape_hidden_states",
-                "stage_names",
-            ),
+            "names that follow from the number of blocks": ("stage_names",),
             "regularization in training": ("drop_path_rate",),
             "the tensors have the mask token": ("use_mask_token",),
         }
@@ -160,8 +195,40 @@ class Dinov2Config(VisionConfig):
         {"dinov2": ("num_register_tokens",)}
     )
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
-        {"mask_token": ("embeddings.mask_token",), "classifier": ("classifier.weight",)}
+        {
+            "mask_token": ("embeddings.mask_token",),
+            "classifier": ("classifier.weight",),
+            "maps": (),
+        }
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.stages()
+
+    def stages(self) -> tuple[int, ...]:
+        """Returns the numbers of the stages whose feature maps a backbone returns.
+
+        Raises:
+            ValueError: for stages that the model lacks, in another order, or that the two fields give differently.
+        """
+        blocks = range(1, cast(int, self.num_hidden_layers) + 1)
+        names = ["stem", *(f"stage{n}" for n in blocks)]
+        count = len(names)
+        given = [
+            [names.index(name) if name in names else count for name in self.out_features or ()],
+            [n + count if n < 0 else n for n in self.out_indices or ()],
+        ]
+        given = [numbers for numbers in given if numbers]
+        stages = tuple(given[0] if given else [count - 1])
+        is_ordered = list(stages) == sorted({*stages} & {*range(count)})
+        if not is_ordered or any(numbers != given[0] for numbers in given):
+            raise ValueError(
+                f"{type(self).__name__}: out_features and out_indices: expected equal stages among "
+                f"{names[0]}, {names[1]}, ..., {names[-1]} in this order, received "
+                f"{str(self.out_features)[:80]} and {str(self.out_indices)[:80]}. Correct config.json."
+            )
+        return stages
 
     @property
     def inner(self) -> int:
@@ -244,6 +311,7 @@ def _build_dinov2(config: Dinov2Config) -> Model:
     registers = config.num_register_tokens
     images, x = patches(config)
     inputs: Any = images
+    patched = x
     if "mask_token" in config.parts:
         masked = Input((None, None), dtype="bool", name="masked", optional=True)
         x = layers.MaskedPatches(name="mask_token")(x, masked)
@@ -254,7 +322,7 @@ def _build_dinov2(config: Dinov2Config) -> Model:
     if registers:
         tokens = layers.LearnedTokens(registers, name="registers")(x)
         x = layers.Concatenate(axis=1, name="register_tokens")([x[:, :1], tokens, x[:, 1:]])
-    x = pre_norm_blocks(
+    states = pre_norm_states(
         x,
         config.num_hidden_layers,
         config.num_attention_heads,
@@ -265,13 +333,34 @@ def _build_dinov2(config: Dinov2Config) -> Model:
         gated=config.use_swiglu_ffn,
         layer_scale=config.layerscale_value,
     )
-    x = norm(x, config.layer_norm_eps, "norm")
+    normalize = layers.LayerNormalization(epsilon=config.layer_norm_eps, name="norm")
+    x = normalize(states[-1])
     outputs = {"hidden": x, "pooled": x[:, 0]}
+    for n in config.stages() if "maps" in config.parts else ():
+        y = normalize(states[n]) if config.apply_layernorm else states[n]
+        if config.reshape_hidden_states:
+            y = ops.take(y, _places(patched, 1 + registers), axis=1)
+        outputs[f"stage{n}" if n else "stem"] = y
     if "classifier" in config.parts:
         mean = ops.mean(x[:, 1 + registers :], axis=1)
         y = layers.Concatenate(name="features")([outputs["pooled"], mean])
         outputs["classes"] = layers.Dense(config.num_labels, name="classifier")(y)
     return Model(inputs, outputs, name="dinov2")
+
+
+def _places(patched: Tensor, prefix: int) -> Tensor:
+    """Returns the index (rows, columns) of each patch in the sequence, after `prefix` other tokens."""
+    ones = ops.cast(ops.ones_like(patched[0, :, :, 0]), "int32")
+    row, column = ops.cumsum(ones, axis=0) - 1, ops.cumsum(ones, axis=1) - 1
+    return row * ops.sum(ones, axis=1, keepdims=True) + column + prefix
+
+
+def _dinov2_adapted(config: Dinov2Config, tensors: Collection[str]) -> Dinov2Config:
+    """Returns the configuration with its parts; a backbone has the tensors of a model without head."""
+    config = with_parts(config, tensors)
+    if config.named_parts != ("maps",):
+        return config
+    return dataclasses.replace(config, parts=(*config.parts, "maps"))
 
 
 def build_siglip_vision(config: SiglipVisionConfig, embedding: bool = False) -> Model:
@@ -423,7 +512,6 @@ _TINY: Mapping[str, Any] = FrozenDict(
 )
 _COMMON: Mapping[str, Any] = FrozenDict(
     {
-        "adapted": with_parts,
         "files": (PREPROCESSOR,),
         "processor": ImageProcessor.read,
     }
@@ -446,10 +534,11 @@ VIT = Family(
         model_type="vit",
     ),
     prefix="vit.",
+    adapted=with_parts,
     **_COMMON,
 )
 DINOV2 = Family(
-    classes={"dinov2": ("Dinov2Model", "Dinov2ForImageClassification")},
+    classes={"dinov2": ("Dinov2Model", "Dinov2ForImageClassification", "Dinov2Backbone")},
     config=Dinov2Config,
     build=_build_dinov2,
     names=_dinov2_names,
@@ -463,6 +552,7 @@ DINOV2 = Family(
         model_type="dinov2",
     ),
     prefix="dinov2.",
+    adapted=_dinov2_adapted,
     **_COMMON,
 )
 DINOV2_REGISTERS = Family(
@@ -470,6 +560,7 @@ DINOV2_REGISTERS = Family(
         "dinov2_with_registers": (
             "Dinov2WithRegistersModel",
             "Dinov2WithRegistersForImageClassification",
+            "Dinov2WithRegistersBackbone",
         )
     },
     config=Dinov2RegistersConfig,
@@ -486,6 +577,7 @@ DINOV2_REGISTERS = Family(
         model_type="dinov2_with_registers",
     ),
     prefix="dinov2_with_registers.",
+    adapted=_dinov2_adapted,
     **_COMMON,
 )
 SIGLIP_VISION = Family(
@@ -502,5 +594,6 @@ SIGLIP_VISION = Family(
         model_type="siglip_vision_model",
     ),
     prefix="vision_model.",
+    adapted=with_parts,
     **_COMMON,
 )

@@ -11,7 +11,7 @@ from fkeras.engine import FrozenDict
 from fkeras.host.containers.errors import FileError
 from fkeras.host.containers.file_type import LENGTH, describe, open_regular
 from fkeras.host.containers.limits import Limits
-from fkeras.host.containers.safetensors import is_safetensors, read_table
+from fkeras.host.containers.safetensors import Table, is_safetensors, read_table
 from fkeras.host.containers.stored import Stored
 from fkeras.host.containers.strict_json import check, field, parse
 from fkeras.pretrained.tables.layout import FileLayout, Layout
@@ -75,13 +75,7 @@ def read_folder(folder: str, limits: Limits) -> Checkpoint:
                 "Download the missing file.",
                 file=os.path.join(folder, name),
             )
-        with open_regular(path) as file:
-            if file.read(len(_POINTER)) == _POINTER:
-                raise FileError(
-                    "expected the weights, received a pointer of git-lfs. Run `git lfs pull` in the folder.",
-                    file=path,
-                )
-        table = read_table(path, limits)
+        table = _table(path, limits)
         if listed is not None and table.arrays.keys() != set(listed):
             wrong = next(iter(table.arrays.keys() ^ set(listed)))
             raise FileError(
@@ -93,6 +87,41 @@ def read_folder(folder: str, limits: Limits) -> Checkpoint:
         dtypes = {key: table.dtypes[key] for key in table.arrays}
         files.append(FileLayout(shard, FrozenDict(dtypes), FrozenDict(table.metadata)))
     return Checkpoint(folder, mapping, tensors, Layout(tuple(files), index))
+
+
+def _table(path: str, limits: Limits) -> Table:
+    with open_regular(path) as file:
+        if file.read(len(_POINTER)) == _POINTER:
+            raise FileError(
+                "expected the weights, received a pointer of git-lfs. Run `git lfs pull` in the folder.",
+                file=path,
+            )
+    return read_table(path, limits)
+
+
+def with_modules(checkpoint: Checkpoint, folders: Sequence[str], limits: Limits) -> Checkpoint:
+    """Returns a checkpoint with the tensors in subfolders, under names such as "2_Dense/linear.weight".
+
+    Raises:
+        FileNotFoundError: for a subfolder without safetensors.
+        FileError: for a damaged file.
+    """
+    tensors, files = dict(checkpoint.tensors), list(checkpoint.layout.files)
+    for folder in folders:
+        path = os.path.join(checkpoint.file, folder, WEIGHTS)
+        if not os.path.exists(path):
+            raise FileNotFoundError(
+                f"{checkpoint.file}: expected {folder}/{WEIGHTS}, which modules.json needs and the folder "
+                "lacks. Download the weights as safetensors; pickles (pytorch_model.bin) are never opened."
+            )
+        table = _table(path, limits)
+        names = {key: f"{folder}/{key}" for key in table.arrays}
+        tensors |= {names[key]: stored for key, stored in table.arrays.items()}
+        dtypes = {name: table.dtypes[key] for key, name in names.items()}
+        metadata = FrozenDict(table.metadata)
+        files.append(FileLayout(f"{folder}/{WEIGHTS}", FrozenDict(dtypes), metadata))
+    layout = Layout(tuple(files), checkpoint.layout.index)
+    return checkpoint._replace(tensors=tensors, layout=layout)
 
 
 def _check_config(folder: str) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Self
 
-from fkeras.authoring.engine import Rule, choice, describe, integer, real, several
+from fkeras.authoring.engine import Rule, choice, describe, either, integer, real, several
 from fkeras.engine import Configurable, FrozenDict, option, suggest
 from fkeras.pretrained.tables.inert_keys import NEUTRAL, Reasons, inert_keys
 from fkeras.pretrained.tables.layout import Layout
@@ -23,6 +23,8 @@ _SMALLEST, _LARGEST = 1.1754943508222875e-38, 3.4028234663852886e38
 #: numbers, factors and epsilons within the range of float32
 number = real(minimum=-_LARGEST, maximum=_LARGEST)
 factor = real(minimum=_SMALLEST, maximum=_LARGEST)
+#: factors for which transformers expects an integer in most models, and rejects 10.0
+whole_factor = either(integer(minimum=1, maximum=2**31 - 1), factor)
 optional_factor = real(minimum=_SMALLEST, maximum=_LARGEST, optional=True)
 epsilon = real(minimum=0, maximum=_LARGEST)
 # entries of the list of blocks that an error shows
@@ -163,9 +165,13 @@ class Config(Configurable):
         """Returns the mapping for `config.json`: `source`, updated with the fields that changed."""
         mapping = dict(self.source)
         before = type(self).read(mapping, self.beside) if mapping else None
+        defaults = self.defaults.get(self.model_type, {})
         for field in _own_fields(type(self)):
             value = getattr(self, field.name)
             if before is not None and getattr(before, field.name) == value:
+                continue
+            # transformers does not open some files with null, such as Qwen2 with head_dim
+            if before is None and value is defaults.get(field.name, field.default) is None:
                 continue
             mapping[field.name] = value
             for alias, names in self.aliases.items():

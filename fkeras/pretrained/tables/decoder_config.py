@@ -1,14 +1,14 @@
-"""Base class of the configurations of decoders with rotary positions, such as Llama and Gemma."""
+"""Base classes of the configurations of decoders, such as GPT-2, and of decoders with rotary positions, such as Llama."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar, TypeVar
 
-from fkeras.authoring.engine import boolean, describe_value
+from fkeras.authoring.engine import OptionalInteger, boolean, describe_value, integer, several, text
 from fkeras.engine import FrozenDict, option
 from fkeras.pretrained.tables.config import (
-    Config,
     block_types,
     check_heads,
     count,
@@ -17,7 +17,13 @@ from fkeras.pretrained.tables.config import (
     optional_positive,
     positive,
 )
+from fkeras.pretrained.tables.heads import TextHeadsConfig
+from fkeras.pretrained.tables.inert_keys import Reasons
 
+C = TypeVar("C", bound="CausalConfig")
+
+#: id of the padding token; old files have -1
+pad_id = integer(minimum=-1, maximum=2**31 - 1, optional=True)
 SLIDING, FULL = "sliding_attention", "full_attention"
 
 
@@ -37,8 +43,69 @@ def _scaling(value: Any) -> Mapping[str, Any] | None:
     return value
 
 
-class DecoderConfig(Config):
-    """Fields that decoders share.
+class CausalConfig(TextHeadsConfig):
+    """Fields that all decoders with heads share.
+
+    Args of the family:
+        parts: head of the checkpoint: ("causal",) for the logits of the next token, ("classifier",) for
+            classes of texts, ("token_classifier",) for classes of tokens, ("answers",) for the first and
+            last token of an answer, () for the hidden states. Not a key of `config.json`: `load` derives
+            the head from the key `architectures`.
+        num_labels: number of classes of the classifier of texts or tokens.
+        pad_token_id: id of the padding token: the classifier of texts classifies the last token with another
+            id. None for the last token.
+    """
+
+    parts: tuple[str, ...] = option(
+        default=("causal",), convert=several(text(), "a tuple of names", least=0), kw_only=True
+    )
+    pad_token_id: OptionalInteger = option(default=None, convert=pad_id, kw_only=True)
+
+    endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {
+            "causal": ("lm_head.weight",),
+            "classifier": ("score.weight",),
+            "token_classifier": ("score.bias", "classifier.bias"),
+            "answers": ("qa_outputs.weight",),
+        }
+    )
+    neutral: ClassVar[Reasons] = FrozenDict(
+        {"attention to earlier tokens, which a decoder has": ("is_causal",)}
+    )
+
+    @classmethod
+    def _unknown(cls, mapping: Mapping[str, Any]) -> dict[str, Any]:
+        # whether transformers then attends to later tokens depends on the implementation of attention
+        refused = {"is_causal": False} if mapping.get("is_causal") is False else {}
+        return super()._unknown(mapping) | refused
+
+    @property
+    def returns_logits(self) -> bool:
+        """Whether the model returns the logits of the next token alone, and not a dictionary."""
+        return self.parts == ("causal",) and not self.has_sentence
+
+
+def with_head(config: C, tensors: Collection[str]) -> C:
+    """Returns the configuration with the head of the checkpoint.
+
+    The class in `config.json` names the head, if the file has a class. Folders of sentence-transformers
+    often name the class of the language model from which the weights come.
+    """
+    named = config.named_parts
+    found = [
+        part
+        for part, endings in config.endings.items()
+        if any(name.endswith(endings) for name in tensors)
+    ]
+    if named is None:
+        named = (found[-1],) if found else ("causal",)
+    if named == ("causal",) and config.has_sentence and "causal" not in found:
+        named = ()
+    return dataclasses.replace(config, parts=named)
+
+
+class DecoderConfig(CausalConfig):
+    """Fields that decoders with rotary positions share.
 
     Args of the family:
         model_type: architecture; keyword only.

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable
 
-from fkeras.pretrained.tables.decoder_config import DecoderConfig
+from fkeras.pretrained.tables.decoder_config import CausalConfig, DecoderConfig
 from fkeras.pretrained.tables.names import Permuted, Row, Then
-from fkeras.pretrained.tables.rows import attention_rows, logit_row
+from fkeras.pretrained.tables.rows import attention_rows, dense_rows, logit_row, token_head_rows
+from fkeras.pretrained.tables.sentence_files import sentence_rows
 
+# architectures whose class for answers has the model under another name
+_TRANSFORMER = ("llama", "smollm3", "qwen2", "qwen3", "qwen3_moe")
 _GGUF_PERMUTED = ("llama", "mistral", "smollm3", "mixtral")
 _GGUF_NAMES = (
     ("model.embed_tokens", "token_embd"),
@@ -31,11 +35,38 @@ _GGUF_NAMES = (
 
 
 def outer_rows(config: DecoderConfig) -> tuple[Row, ...]:
-    """Returns the rows of the embedding, the final norm and the logits."""
+    """Returns the rows of the embedding, the final norm and the head."""
     return (
         Row("model.embed_tokens.weight", "embedding/embeddings"),
         Row("model.norm.weight", "norm/scale"),
-        logit_row("lm_head.weight", config.tie_word_embeddings),
+        *decoder_head_rows(config, config.tie_word_embeddings),
+    )
+
+
+def decoder_head_rows(
+    config: CausalConfig, tied: bool, token_classifier: str = "score"
+) -> tuple[Row, ...]:
+    """Returns the rows of the heads and of the modules of sentence-transformers.
+
+    Args:
+        tied: whether the token embeddings are also the kernel of the logits.
+        token_classifier: tensor name of the classifier of tokens.
+    """
+    rows = token_head_rows(config.parts, token_classifier)
+    if "causal" in config.parts:
+        rows = (logit_row("lm_head.weight", tied), *rows)
+    if "classifier" in config.parts:
+        rows = (*dense_rows("score", "classifier", bias=False), *rows)
+    return (*rows, *sentence_rows(config.beside))
+
+
+def answer_rows(config: CausalConfig, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    """Returns the rows with the prefix "transformer.", which classes such as LlamaForQuestionAnswering have."""
+    if "answers" not in config.parts or config.model_type not in _TRANSFORMER:
+        return rows
+    return tuple(
+        dataclasses.replace(row, tensors=re.sub(r"^model\.", "transformer.", row.tensors))
+        for row in rows
     )
 
 

@@ -11,14 +11,21 @@ class FileLayout(Configurable):
     """The tensors of one safetensors file.
 
     Args:
-        name: name of the file in the folder.
-        tensors: dtype of each tensor by name, such as "BF16", in the order of the file.
+        name: name of the file in the folder; a file in a subfolder is that of a module beside the model.
+        tensors: dtype of each tensor by name, such as "BF16", in the order of the file. The names of a
+            module begin with the subfolder, such as "2_Dense/linear.weight".
         metadata: the entry `__metadata__` of the file.
     """
 
     name: str
     tensors: FrozenDict[str] = option()
     metadata: FrozenDict[str] = option(default=FrozenDict({}))
+
+    @property
+    def prefix(self) -> str:
+        """The subfolder with "/", which the names in the file lack; "" for a file of the model."""
+        folder = self.name.rpartition("/")[0]
+        return f"{folder}/" if folder else ""
 
 
 class Layout(Configurable):
@@ -43,7 +50,7 @@ class Layout(Configurable):
             >>> Layout((), removed="model.").in_file("model.norm.weight")
             'norm.weight'
         """
-        return self.added + name.removeprefix(self.removed)
+        return name if "/" in name else self.added + name.removeprefix(self.removed)
 
     def in_table(self, name: str) -> str:
         """Converts a name in the file to the name in the family's table.
@@ -54,4 +61,4 @@ class Layout(Configurable):
             >>> Layout((), removed="model.").in_table("norm.weight")
             'model.norm.weight'
         """
-        return self.removed + name.removeprefix(self.added)
+        return name if "/" in name else self.removed + name.removeprefix(self.added)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from fkeras.pretrained.tables.names import (
     HeadBias,
@@ -118,6 +118,21 @@ def logit_row(tensor: str, tied: bool, layer: str = "embedding") -> Row:
     if tied:
         return Row(tensor, f"{layer}/embeddings", copy=True, logits=True)
     return Row(tensor, f"{layer}/reverse_embeddings", Transpose(), logits=True)
+
+
+def token_head_rows(
+    parts: Collection[str], token_classifier: str = "classifier", answers: str = "qa_outputs"
+) -> tuple[Row, ...]:
+    """Returns the rows of the classifier of tokens and of the answers, for the parts of a configuration.
+
+    Args:
+        token_classifier: tensor name of the classifier of tokens.
+        answers: tensor name of the logits of the first and the last token of an answer.
+    """
+    names = {"token_classifier": token_classifier, "answers": answers}
+    return tuple(
+        row for part, name in names.items() if part in parts for row in dense_rows(name, part)
+    )
 
 
 def pre_norm_rows(

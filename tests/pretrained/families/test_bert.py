@@ -109,7 +109,9 @@ def test_modes_of_pooling(modes, tmp_path):
         "max": [h[m].max(0) for h, m in rows],
         "mean": [h[m].mean(0) for h, m in rows],
     }
-    right = np.concatenate([parts[m] for m in ("cls", "max", "mean") if m in modes], axis=-1)
+    # a list of names gives the order
+    order = modes if "pooling_mode" in keys else ("cls", "max", "mean")
+    right = np.concatenate([parts[m] for m in order if m in modes], axis=-1)
     np.testing.assert_allclose(vectors, right, atol=1e-5)
 
 
@@ -117,12 +119,19 @@ def test_modes_of_pooling(modes, tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("1_Pooling/config.json", {"pooling_mode_lasttoken": True}, "lasttoken"),
+        ("1_Pooling/config.json", {"pooling_mode_first_tokens": True}, "received first_tokens"),
         ("1_Pooling/config.json", {"word_embedding_dimension": 24}, "received none"),
-        ("1_Pooling/config.json", {"pooling_mode": "lasttoken"}, "received lasttoken"),
+        ("1_Pooling/config.json", {"pooling_mode": "attention"}, "received attention"),
+        (
+            "1_Pooling/config.json",
+            {"pooling_mode": "mean", "include_prompt": False},
+            "expected include_prompt true, received False",
+        ),
         ("1_Pooling/config.json", [1], "bert_sentence|model"),
         ("modules.json", {"type": 3}, "model"),
-        ("modules.json", [{"type": "sentence_transformers.models.Dense"}], "received Dense"),
+        ("modules.json", [{"type": "sentence_transformers.models.LSTM"}], "received LSTM"),
+        ("modules.json", [{"type": "models.Dense", "path": "../other"}], "the name of a folder"),
+        ("modules.json", [{"type": "models.Dense", "path": "2_Dense"}], "2_Dense/config.json"),
     ],
 )
 def test_other_modules_of_sentence_transformers_are_rejected(file, content, message, tmp_path):
@@ -184,7 +193,7 @@ def test_the_graph_has_the_heads_that_the_file_holds(tmp_path):
         ({"num_hidden_layers": 4}, "missing in the file"),
         ({"vocab_size": 66}, "of another shape"),
         ({"layer_norm_eps": "small"}, "layer_norm_eps"),
-        ({"architectures": ["BertForQuestionAnswering"]}, "another head"),
+        ({"architectures": ["BertForMultipleChoice"]}, "another head"),
     ],
 )
 def test_a_wrong_configuration_is_rejected(keys, message, tmp_path):

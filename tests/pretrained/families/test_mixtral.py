@@ -75,6 +75,7 @@ def test_training_balances_the_experts_only_where_the_configuration_says_so():
             intermediate_size=4,
             num_hidden_layers=2,
             num_attention_heads=1,
+            num_key_value_heads=1,
             num_local_experts=3,
             output_router_logits=balanced,
         )

@@ -1,7 +1,10 @@
 """The table of families: every tiny configuration is built, written and read again."""
 
+import dataclasses
 import json
 import re
+import subprocess
+import sys
 
 import jax
 import pytest
@@ -9,6 +12,7 @@ import pytest
 import fkeras as fk
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.pretrained.families.table import FAMILIES, family_of, family_of_config, family_of_gguf
+from fkeras.pretrained.tables.heads import class_of, parts_of_class
 from fkeras.saving.weights.filling import abstract_build
 from tests.support.paths import ROOT
 from tests.support.quick_cases import quick_cases
@@ -30,22 +34,30 @@ def test_no_architecture_has_two_families():
     assert "mixtral" in family_of_gguf(mixtral).classes
 
 
+# builds a graph for each head of each family
 @pytest.mark.exhaustive
-def test_the_page_lists_every_family():
-    table = [
-        [cell.strip() for cell in line.strip("| ").split(" | ")]
-        for line in (ROOT / "docs/guides/pretrained.md").read_text().splitlines()
-        if line.startswith("| ") and "Config`" in line
-    ]
-    listed = {}
-    for _, types, configs, has_gguf in table:
-        for name in re.findall(r"`([\w-]+)`", types):
-            listed[name] = (re.findall(r"`(\w+)`", configs), has_gguf == "yes")
+def test_the_page_lists_every_class():
+    pytest.importorskip("sphinx")
+    code = "import pretrained_table; print(*pretrained_table.lines_of_table(), sep='\\n')"
+    table = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT / "docs/extensions",
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "{pretrained-table}" in (ROOT / "docs/guides/pretrained.md").read_text()
+    rows = [[re.findall(r"`([^`]+)`", cell) for cell in r.split("|")] for r in table.splitlines()]
+    listed = {row[1][0]: row for row in rows[2:]}
     assert listed.keys() == {name for name, _ in TYPES}
     for name, family in TYPES:
-        configs, has_gguf = listed[name]
-        assert family.config in [getattr(fk.pretrained, config) for config in configs]
-        assert has_gguf == (family.gguf is not None), name
+        _, _, classes, config, _, outputs, _ = listed[name]
+        assert tuple(classes) == family.classes[name]
+        assert config == [f"fkeras.pretrained.{family.config.__name__}"]
+        assert getattr(fk.pretrained, family.config.__name__) is family.config
+        assert outputs
+    assert {"start", "classes", "token_classes"} <= {*listed["llama"][5]}
+    assert "start" not in listed["phi3"][5]
 
 
 @pytest.mark.exhaustive
@@ -85,6 +97,18 @@ def test_both_tables_name_the_same_weights(family):
         assert len(tensors) == len(set(tensors))
         for match in matches:
             assert len(match.tensor_shapes(shapes)) == len(match.tensors)
+
+
+def test_classes_are_those_of_the_heads():
+    for name, family in TYPES:
+        for cls in family.classes[name]:
+            parts = parts_of_class(cls)
+            known = getattr(family.config, "endings", {})
+            # the classes of families without heads have no parts in the configuration
+            assert parts is not None and (not known or {*parts} <= {*known}), cls
+            if known:
+                config = dataclasses.replace(family.tiny, parts=parts)
+                assert class_of(config, family.classes[name]) == cls
 
 
 def test_other_values_are_no_configurations():

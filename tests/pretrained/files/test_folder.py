@@ -15,7 +15,7 @@ from tests.pretrained import checks, folders
         ({"model_type": "lama"}, "model_type among .*received 'lama'. Other"),
         ({"model_type": ...}, "model_type among"),
         ({"model_type": 3}, "model_type among"),
-        ({"architectures": ["MistralForSequenceClassification"]}, "another head"),
+        ({"architectures": ["MistralForAudioClassification"]}, "another head"),
         ({"hidden_size": "24"}, "hidden_size"),
         ({"hidden_size": -24}, "hidden_size"),
         ({"hidden_size": 10**12}, "an integer from 1 to 2147483647"),

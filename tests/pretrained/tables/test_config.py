@@ -70,7 +70,9 @@ def test_changed_fields_are_written_and_replace_their_aliases():
     assert config.width == 5
     assert dataclasses.replace(config, depth=None).write() == {"size": 5, "depth": None}
     assert dataclasses.replace(config, width=6).write() == {"depth": 2, "width": 6}
-    assert Small(3).write() == {"model_type": "", "width": 3, "depth": None}
+    # null that is the default is left out
+    assert Small(3).write() == {"model_type": "", "width": 3}
+    assert Small(3, depth=4).write() == {"model_type": "", "width": 3, "depth": 4}
 
 
 def test_configurations_compare_what_they_compute():

@@ -49,6 +49,8 @@ def test_published_configurations_are_read(name):
 def outcomes(config, name, base):
     """Reads and builds a configuration with each bad value; yields names of values and messages."""
     family = next(family for family in FAMILIES if family.config is config)
+    # another name of the field would precede it
+    base = {key: item for key, item in base.items() if name not in config.aliases.get(key, ())}
     for kind, value in BAD.items():
         try:
             family.build(config.read({**base, name: value}))
