@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import math
@@ -33,7 +34,8 @@ from fkeras.pretrained.families.table import family_of_config
 from fkeras.pretrained.files.folder import CONFIG, INDEX, WEIGHTS
 from fkeras.pretrained.tables.config import Config, thaw
 from fkeras.pretrained.tables.dtypes import COMPUTED, common_dtype, layer_policies
-from fkeras.pretrained.tables.heads import class_of
+from fkeras.pretrained.tables.family import Family
+from fkeras.pretrained.tables.heads import HeadsConfig, class_of, parts_of_class
 from fkeras.pretrained.tables.layout import FileLayout, Layout
 from fkeras.pretrained.tables.names import Match
 from fkeras.pretrained.texts.tokenizer import Tokenizer
@@ -116,6 +118,10 @@ def save(
             lambda whole: save(folder, whole, state, config, tokenizer=tokenizer, dtype=dtype),
         )
         return
+    is_other = _has_other_head(family, config)
+    if is_other and config.layout is not None and config.layout.renames:
+        # the names of a file without heads lack the prefix that tells the heads from the rest
+        config = dataclasses.replace(config, layout=None)
     matches = [match for row in family.names(config) for match in row.matches()]
     layout = config.layout or Layout((FileLayout(WEIGHTS, FrozenDict({})),))
     sources = {
@@ -172,13 +178,29 @@ def save(
         _write_json(os.path.join(folder, *name.split("/")), thaw(content))
     mapping = config.write()
     classes = family.classes.get(config.model_type)
-    if classes and not config.source:
-        mapping = {"architectures": [class_of(config, classes)], **mapping}
+    if classes and is_other:
+        mapping = {"architectures": None, **mapping}  # the first key of a new file
+        mapping["architectures"] = [class_of(config, classes)]
     if is_changed:
         mapping = _with_dtype(mapping, common_dtype(kinds))
     _write_json(os.path.join(folder, CONFIG), mapping)
     if tokenizer is not None:
         tokenizer.write(folder)
+
+
+def _has_other_head(family: Family, config: Config) -> bool:
+    """Returns whether the class in `config.json` is that of another model; True without the file."""
+    if not config.source or not isinstance(config, HeadsConfig):
+        return not config.source
+    if config.layout is None:
+        classes = family.classes.get(config.model_type, ())
+        return bool(classes) and config.named_parts != parts_of_class(class_of(config, classes))
+    names = [name for file in config.layout.files for name in file.tensors]
+    try:
+        before = family.adapted(config, {*names, *map(config.layout.in_table, names)})
+    except ValueError:  # the file has no head of this class
+        return True
+    return {*before.parts} != {*config.parts}
 
 
 def _leaves(model: Layer) -> dict[str, Any]:

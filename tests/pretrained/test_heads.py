@@ -264,6 +264,31 @@ def test_a_new_embedding_model_is_written_in_its_folders(tmp_path):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("name", "parts", "cls"),
+    [
+        # a file whose names lack the prefix
+        ("llama Model", ("classifier",), "LlamaForSequenceClassification"),
+        ("llama ForSequenceClassification", ("answers",), "LlamaForQuestionAnswering"),
+        ("bert next", ("token_classifier",), "BertForTokenClassification"),
+        ("t5 encoder", ("decoder",), "T5ForConditionalGeneration"),
+        ("CLIPVisionModel", ("projection",), "CLIPVisionModelWithProjection"),
+    ],
+)
+def test_another_head_is_written_with_its_class(name, parts, cls, tmp_path):
+    config = head_checks.load(tmp_path, ENTRIES[name]).config
+    other = dataclasses.replace(config, parts=parts)
+    model = fk.pretrained.build(other).build(jax.random.key(0))
+    for layout in (other.layout, None):
+        folder = tmp_path / str(layout is None)
+        fk.pretrained.save(folder, model, {}, dataclasses.replace(other, layout=layout))
+        mapping = json.loads((folder / "config.json").read_text())
+        assert mapping["architectures"] == [cls]
+        again = fk.pretrained.load(folder)
+        assert again.model == model and set(parts) <= {*again.config.parts}
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["bert all modes", "llama first"])
 def test_pooling_in_half_precision(name, tmp_path):
     entry = ENTRIES[name]

@@ -16,6 +16,7 @@ NEUTRAL: Reasons = FrozenDict(
         "names of the model and of classes": (
             "architectures",
             "model_type",
+            "name",
             "name_or_path",
             "auto_map",
             "tokenizer_class",

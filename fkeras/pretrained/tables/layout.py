@@ -43,6 +43,11 @@ class Layout(Configurable):
     removed: str = option(default="")
     added: str = option(default="")
 
+    @property
+    def renames(self) -> bool:
+        """Whether the names in the file differ from those in the family's table."""
+        return bool(self.removed or self.added)
+
     def in_file(self, name: str) -> str:
         """Converts a name in the family's table to the name in the file.
 
