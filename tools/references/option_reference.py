@@ -21,7 +21,6 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
-from fkeras.pretrained.families import clip
 from fkeras.pretrained.families.table import FAMILIES
 from fkeras.pretrained.tables.config import Config
 from fkeras.pretrained.tables.inert_keys import inert_keys
@@ -350,11 +349,6 @@ SKIPPED |= {"return_dict", "output_attentions", "attn_implementation", "attribut
 SKIPPED |= {"_auto_class", "ignore_keys_at_rope_validation"}
 SKIPPED |= {f"base_model_{kind}_plan" for kind in ("ep", "fsdp", "pp", "tp")}
 SKIPPED |= {"text_config", "vision_config", "text_config_dict", "vision_config_dict"}
-CLASSES = {
-    "clip_text_model": (clip.ClipTextConfig,),
-    "clip_vision_model": (clip.ClipVisionConfig,),
-    "siglip_text_model": (clip.SiglipTextConfig,),
-}
 
 
 # outputs of transformers, and their names in fkeras
@@ -408,7 +402,7 @@ def computed(model_type, cls, mapping):
 def keys_of(kind):
     """Keys that fkeras declares, and keys of transformers with their defaults."""
     config, ours = transformers.AutoConfig.for_model(kind), set()
-    for cls in [*(f.config for f in FAMILIES if kind in f.classes), *CLASSES.get(kind, ())]:
+    for cls in (family.config for family in FAMILIES if kind in family.classes):
         ours |= {field.name for field in dataclasses.fields(cls)} | set(cls.aliases)
         ours |= inert_keys(cls) - inert_keys(Config)
     ours -= {"source", "layout"}
