@@ -15,7 +15,7 @@ from fkeras.losses.checks import check_call
 from fkeras.losses.reducing import check_axis, divide_no_nan, require_axis
 from fkeras.losses.regression import floats, widened
 from fkeras.nn.numerics.indices import equals, valid_indices
-from fkeras.nn.numerics.stable import EPSILON
+from fkeras.nn.numerics.stable import EPSILON, at_least
 
 
 def binary_values(y_true: jax.Array, y_pred: jax.Array, from_logits: bool) -> jax.Array:
@@ -46,7 +46,7 @@ def log_probabilities(y_pred: jax.Array, from_logits: bool, axis: int) -> jax.Ar
 def _shifted(logits: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
     """Returns logits minus their maximum along `axis`, and the logarithm of the sum of their exponentials."""
     lowest = jnp.finfo(logits.dtype).min
-    logits = jnp.maximum(logits, lowest)
+    logits = at_least(logits, float(lowest))
     largest = jnp.max(logits, axis=axis, keepdims=True, initial=lowest)
     # the derivative with respect to the maximum is 0
     shifted = logits - jax.lax.stop_gradient(largest)

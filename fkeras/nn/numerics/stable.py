@@ -37,6 +37,26 @@ def safe_sqrt(x: jax.Array) -> jax.Array:
     return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, x)))
 
 
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _at_least(x: jax.Array, lowest: float) -> jax.Array:
+    return jnp.maximum(x, lowest)
+
+
+@_at_least.defjvp
+def _at_least_jvp(lowest: float, primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    # the comparisons of the derivative of a maximum would be arrays, which the gradient reads
+    return _at_least(*primals, lowest), tangents[0]
+
+
+# eager calls of a custom derivative rule take 0.3 ms, under jit 5 us
+_compiled_at_least = jax.jit(_at_least, static_argnums=1, inline=True)
+
+
+def at_least(x: jax.Array, lowest: float) -> jax.Array:
+    """Returns the maximum of `x` and a number, with the derivative 1 everywhere."""
+    return _compiled_at_least(x, lowest)
+
+
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
 def standard_deviation(x: jax.Array, axis: Any = None, keepdims: bool = False) -> jax.Array:
     """Returns the standard deviation along the axes, with gradient 0 where x is constant.
