@@ -11,7 +11,7 @@ variance, whatever the values. TPUs need no shift: one reduction merges the coun
 differences of the parts of the array (`_merged`). The reduction joins no convolution. On TPUs, a caller may
 give a shift that does not depend on the result of a convolution, such as a moving mean: then the sums join
 the convolution. If the shift turns out to be farther than 4 standard deviations from the mean, the variance is
-computed in two passes.
+computed in two passes. This check takes longer than a second pass over a small array, which has two passes.
 
 Values cast from bfloat16 have 8 significant bits, and the sums in float32 have 24. For these values there is no second
 pass: one pass with the given shift or 0, whichever is nearer to the mean, has a smaller error than the rounding to
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from typing import Any
 
 import jax
@@ -32,6 +33,10 @@ from fkeras.nn.cpu.forms import Form, compute
 
 # the mean of 1 / _PART of the elements is the shift
 _PART = 16
+# bytes of an array whose second pass takes a TPU less time than the check of the shift, by its compiler
+_SMALL = 1 << 20
+# lanes of a TPU register, which the last axis fills
+_LANES = 128
 # (mean - shift)² / variance of a shift that loses no more digits than the mean of a part
 _FAR = 16.0
 
@@ -187,7 +192,11 @@ class _Variance(Form):
     def tpu(self, x: jax.Array, mean: jax.Array, *shifts: jax.Array) -> jax.Array:
         if not shifts:
             return self._over_groups(*_merged(x, self.axes), mean)
-        (shift,) = shifts
+        is_plain = not self.from_bfloat16 and _is_small(x)
+        return self.fast(x, mean) if is_plain else self.from_shift(x, mean, *shifts)
+
+    def from_shift(self, x: jax.Array, mean: jax.Array, shift: jax.Array) -> jax.Array:
+        """Computes the variance in one pass if the shift is near the mean, otherwise in two."""
         variance = self._shifted(x, shift)
         distance = jnp.square(mean - shift)
         # both comparisons are false for a shift of NaN
@@ -265,6 +274,14 @@ def _merged(x: jax.Array, axes: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
     starts = tuple(jnp.zeros((), operand.dtype) for operand in operands)
     count, _, _, squares, mean = jax.lax.reduce(operands, starts, merge, axes)
     return jnp.expand_dims(mean, axes), jnp.expand_dims(squares / count, axes)
+
+
+def _is_small(x: jax.Array) -> bool:
+    # an unknown size is no `int`
+    if not all(isinstance(size, int) for size in x.shape):
+        return False
+    *rows, channels = x.shape
+    return math.prod(rows) * -(-channels // _LANES) * _LANES * x.dtype.itemsize <= _SMALL
 
 
 def mean_of_part(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
