@@ -209,7 +209,7 @@ def gru_step(
     *,
     kernel: jax.Array,
     recurrent_kernel: jax.Array,
-    bias: jax.Array | None,
+    bias: jax.Array | tuple[jax.Array, jax.Array] | None,
     activation: Callable,
     recurrent_activation: Callable,
     reset_after: bool = True,
@@ -225,7 +225,7 @@ def gru_step(
         states: `[h]`, with h (b, u).
         kernel: array (d, 3u).
         recurrent_kernel: array (u, 3u).
-        bias: array (2, 3u), for inputs and state, with `reset_after`, otherwise (3u,); or None.
+        bias: with `reset_after` the rows (3u,) for inputs and state, otherwise (3u,); or None.
         reset_after: whether to apply the reset gate after the product with `recurrent_kernel`.
         input_mask: dropout masks for `x`, (b, d) or (3, b, d), or None.
         recurrent_mask: dropout masks for `h`, (3, b, u), or None.
@@ -237,9 +237,7 @@ def gru_step(
     h = states[0]
     u = h.shape[-1]
     # cuDNN's variant: separate biases for inputs and state
-    input_bias, recurrent_bias = bias, None
-    if reset_after and bias is not None:
-        input_bias, recurrent_bias = bias[0], bias[1]
+    input_bias, recurrent_bias = bias if isinstance(bias, tuple) else (bias, None)
     x = masked_matmul(x, kernel, input_mask)
     if input_bias is not None:
         x = x + align(input_bias, x.ndim)
