@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.nn.numerics.dtypes import wide_dtype
-from fkeras.nn.numerics.slopes import divide
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
@@ -86,6 +85,26 @@ def masked_softmax(
         An array like `x`; sums are in float32 or float64.
     """
     dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.inexact) else jnp.dtype("float32")
-    axes = (axis,) if isinstance(axis, int) else axis
-    y, total = exponentials(x.astype(wide_dtype(dtype)), mask, axes)
-    return divide(y, total).astype(dtype)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    x = x.astype(wide_dtype(dtype))
+    return _compiled_softmax(x, mask, axes, jnp.dtype(dtype))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3))
+def _softmax(x: jax.Array, mask: jax.Array | None, axes: tuple[int, ...], dtype: Any) -> jax.Array:
+    y, total = exponentials(x, mask, axes)
+    return (y / total).astype(dtype)
+
+
+@_softmax.defjvp
+def _softmax_jvp(
+    axes: tuple[int, ...], dtype: Any, primals: tuple, tangents: tuple
+) -> tuple[jax.Array, jax.Array]:
+    # the gradient reads the result alone, not `x` again
+    y, tangent = _softmax(*primals, axes, dtype), tangents[0]
+    wide = y.astype(tangent.dtype)
+    slope = wide * (tangent - jnp.sum(wide * tangent, axes, keepdims=True))
+    return y, slope.astype(dtype)
+
+
+_compiled_softmax = jax.jit(_softmax, static_argnums=(2, 3), inline=True)
