@@ -107,8 +107,12 @@ def widened(reader: Reader, sampling: Sampling) -> tuple[Reader, Sampling]:
 
 def _continued(reader: Reader, sampling: Sampling, beams: Beams, steps: jax.Array) -> Beams:
     """Continues all beams by at most `steps` tokens."""
-    axes, wide = reader.row_axes(beams.state), widened(reader, sampling)
-    return repeated(lambda b: _step(*wide, axes, b), reader, sampling, beams, steps)
+    axes = reader.row_axes(beams.state)
+
+    def step(reader: Reader, beams: Beams) -> Beams:
+        return _step(*widened(reader, sampling), axes, beams)
+
+    return repeated(step, reader, sampling, beams, steps)
 
 
 @jax.jit

@@ -183,7 +183,7 @@ def read_prompt(
 def _sampled(reader: Reader, sampling: Sampling, carry: Carry, steps: jax.Array) -> Carry:
     """Samples and reads at most `steps` tokens of each row."""
 
-    def step(carry: Carry) -> Carry:
+    def step(reader: Reader, carry: Carry) -> Carry:
         state, logits, tokens, lengths, active = carry
         history = known_ids(sampling, tokens, lengths)
         token = sample(sampling, logits, history, lengths)
@@ -203,7 +203,7 @@ _advance_in_place = jax.jit(_sampled, donate_argnums=2)
 
 
 def repeated(
-    step: Callable[[_Carry], _Carry],
+    step: Callable[[Reader, _Carry], _Carry],
     reader: Reader,
     sampling: Sampling,
     carry: _Carry,
@@ -211,7 +211,8 @@ def repeated(
 ) -> _Carry:
     """Runs at most `steps` steps, while a row is active.
 
-    Ends before a step in which a text becomes so long that `read_again` must read the text.
+    Ends before a step in which a text becomes so long that `read_again` must read the text. On TPUs, 4-bit
+    codes are unpacked before the first step.
     """
 
     def goes_on(loop: tuple[jax.Array, _Carry]) -> jax.Array:
@@ -219,10 +220,18 @@ def repeated(
         rows = outgrown(reader.form.boundaries, sampling.starts + carry.lengths, carry.active)
         return (count < steps) & jnp.any(carry.active) & ((count == 0) | ~jnp.any(rows))
 
-    def once(loop: tuple[jax.Array, _Carry]) -> tuple[jax.Array, _Carry]:
-        return loop[0] + 1, step(loop[1])
+    def run(reader: Reader, carry: _Carry) -> _Carry:
+        def once(loop: tuple[jax.Array, _Carry]) -> tuple[jax.Array, _Carry]:
+            return loop[0] + 1, step(reader, loop[1])
 
-    return jax.lax.while_loop(goes_on, once, (jnp.zeros((), jnp.int32), carry))[1]
+        return jax.lax.while_loop(goes_on, once, (jnp.zeros((), jnp.int32), carry))[1]
+
+    def run_unpacked(reader: Reader, carry: _Carry) -> _Carry:
+        return run(reader.unpacked(), carry)
+
+    if not reader.has_packed_codes:
+        return run(reader, carry)
+    return jax.lax.platform_dependent(reader, carry, tpu=run_unpacked, default=run)
 
 
 def all_steps(method: Method, reader: Reader, sampling: Sampling, carry: _Carry) -> _Carry:

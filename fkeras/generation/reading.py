@@ -17,11 +17,12 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.authoring.engine import Tree, new_slots, run_calls, structure
+from fkeras.authoring.layers import Quantized
 from fkeras.authoring.transforms import runs_graph
-from fkeras.engine import Call, Model, Network, Output
+from fkeras.engine import Call, Layer, Model, Network, Output, sublayers
 from fkeras.generation.caches import State, map_rows, row_axes, state_specs
 from fkeras.generation.positions import Entry, Uses, follow, token_entry, whole_entry
-from fkeras.transforms import inline
+from fkeras.transforms import inline, replace_layers
 
 #: a value and its mask, or None
 Constant: TypeAlias = tuple[jax.Array, jax.Array | None]
@@ -164,6 +165,20 @@ class Reader:
         )
         rows = None if self.rows is None else jnp.repeat(self.rows, count)
         return dataclasses.replace(self, constants=constants, rows=rows)
+
+    @property
+    def has_packed_codes(self) -> bool:
+        """Whether a layer of the model has packed 4-bit codes; False for several models."""
+        layers = sublayers(self.model) if self.rows is None else ()
+        return any(isinstance(x, Quantized) and x.has_packed_codes for _, x in layers)
+
+    def unpacked(self) -> Reader:
+        """Returns the reader of the model with unpacked codes; see `Quantized.unpacked`."""
+
+        def change(path: str, layer: Layer) -> Layer | None:
+            return layer.unpacked() if isinstance(layer, Quantized) else None
+
+        return dataclasses.replace(self, model=replace_layers(self.model, change))
 
     def any_model(self) -> Network:
         """Returns one of the models, which all have the same graph."""

@@ -113,7 +113,7 @@ def _verified(
 ) -> DraftCarry:
     """Runs at most `rounds` rounds, each of which adds 1 to `count + 1` tokens to a row."""
 
-    def step(carry: DraftCarry) -> DraftCarry:
+    def step(reader: Reader, carry: DraftCarry) -> DraftCarry:
         return _round(reader, draft, sampling, count, carry)
 
     return repeated(step, reader, sampling, carry, rounds)

@@ -144,6 +144,11 @@ def pack_int4(codes: jax.Array | np.ndarray, axis: int = 0) -> Any:
     return xp.moveaxis(packed.view(codes.dtype), 0, axis)
 
 
+def int4_codes(codes: jax.Array | np.ndarray, size: int, axis: int = 0) -> Any:
+    """Returns codes in `int4` arrays as they are, and packed codes unpacked; see `unpack_int4`."""
+    return codes if codes.dtype == "int4" else unpack_int4(codes, size, axis)
+
+
 def unpack_int4(packed: jax.Array | np.ndarray, size: int, axis: int = 0) -> Any:
     """Unpacks the codes that `pack_int4` packed.
 

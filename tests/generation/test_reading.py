@@ -2,11 +2,12 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.generation.reading import Form, parts_of
+from fkeras.generation.reading import Form, Reader, parts_of
 from tests.support import language_models
 
 
@@ -53,3 +54,18 @@ def test_values_of_the_encoder_alone_are_constants():
     assert not {*projections, "encoder"} & {*names(parts.body), *names(parts.head)}
     assert [name for name, _ in parts.opened] == ["decoder", "decoder_block_0", "decoder_block_1"]
     assert parts.per_row == (True,) * 4
+
+
+def test_a_loop_on_tpus_reads_unpacked_codes():
+    config = fk.pretrained.LlamaConfig(20, 8, 12, 1, 2, num_key_value_heads=1)
+    model = fk.quantize(fk.pretrained.build(config).build(jax.random.key(0)), "int4")
+    form = Form("ids", (), True, 20)
+    reader = Reader(model, None, (), form)
+    assert reader.has_packed_codes and not reader.unpacked().has_packed_codes
+    ids = np.array([[1, 2, 3]], "int32")
+    traced = jax.jit(lambda model: fk.generate(model, None, ids, max_new_tokens=2).tokens).trace(
+        model
+    )
+    for platform in ("tpu", "cpu"):
+        text = traced.lower(lowering_platforms=(platform,)).as_text()
+        assert ("xi4>" in text) == (platform == "tpu")

@@ -160,6 +160,25 @@ class Quantized(fk.Layer):
         """Returns the float layer with the dequantized weights."""
         raise NotImplementedError
 
+    @property
+    def has_packed_codes(self) -> bool:
+        """Whether `unpacked` returns another layer."""
+        return False
+
+    def unpacked(self) -> Self:
+        """Returns the layer with 4-bit codes in `int4` arrays, and factors in float32.
+
+        In a loop on a TPU, unpacking costs more than the product. The codes are unpacked before the loop.
+        """
+        return self
+
+    def _with_codes(self, **weights: fk.Leaf) -> Self:
+        """Returns a copy with these weights; 16-bit factors become float32, and computations stay."""
+        name = self.dtype.name
+        dtype = fk.get_policy(f"mixed_{name}" if name in ("bfloat16", "float16") else name)
+        kept = self.replace(layer=self.layer.replace(dtype=dtype), dtype=dtype)
+        return kept.replace(**weights)
+
     def _coded(self, **weights: fk.Leaf) -> Any:
         """Returns a copy with these weights, placed on the device."""
         return self.replace(**jax.tree.map(_placed, weights), _built=True)

@@ -25,7 +25,7 @@ from fkeras.layers.quantized.products import (
     rounded_product,
 )
 from fkeras.quantizers import abs_max_quantize_grouped_with_zero_point, pack_int4, unpack_int4
-from fkeras.quantizers.codes import dequantize_groups
+from fkeras.quantizers.codes import dequantize_groups, int4_codes
 from fkeras.quantizers.float8 import round_gradients, round_values
 
 _METERS = ("inputs", "kernel", "outputs_grad")
@@ -279,7 +279,7 @@ class QuantizedDense(Quantized):
             return dequantize(self.kernel, scale, equation_of(self.layer))
         if self.quantization.mode == "int4":
             assert self.kernel is not None
-            codes = unpack_int4(self.kernel, columns, axis=1)
+            codes = int4_codes(self.kernel, columns, axis=1)
             if self.g_idx is None or zero is None:
                 return jnp.reshape(codes.astype(scale.dtype) / scale[None], shape)
             kernel = dequantize_groups(codes, scale, zero, self.g_idx, axis=0)
@@ -307,7 +307,7 @@ class QuantizedDense(Quantized):
         if not cut or (equation.input, equation.output) != plain:
             return None
         block = self.quantization.block_size
-        if self.g_idx is not None:
+        if self.g_idx is not None and self.has_packed_codes:
             scale = checked_scale(scale, self.g_idx, block, axis=0)
         leading, form = x.shape[:-cut], PackedProduct(block, "outputs", 1)
         y = packed_product(form, x.reshape(*leading, -1), self.kernel, scale, zero)
@@ -315,6 +315,21 @@ class QuantizedDense(Quantized):
 
     def dequantize(self) -> fk.Layer:
         return self.floating(kernel=self.floats(), bias=self.bias)
+
+    @property
+    def has_packed_codes(self) -> bool:
+        return self.quantization.mode == "int4" and getattr(self.kernel, "dtype", None) == "int8"
+
+    def unpacked(self) -> Self:
+        shape, kernel, zero = self.kernel_shape, self.kernel, self.kernel_zero
+        if not self.has_packed_codes or shape is None or kernel is None:
+            return self
+        codes = int4_codes(kernel, self._matrix(shape)[1], axis=1).astype("int4")
+        zero = None if zero is None else zero.astype("float32")
+        scale = self.kernel_scale.astype("float32")
+        if self.g_idx is not None:
+            scale = checked_scale(scale, self.g_idx, self.quantization.block_size, axis=0)
+        return self._with_codes(kernel=codes, kernel_scale=scale, kernel_zero=zero)
 
     def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         quantizer = getattr(self.quantization, "activation_quantizer", None)

@@ -18,8 +18,8 @@ from fkeras.layers.core.reversible_embedding import ReversibleEmbedding, soft_ca
 from fkeras.layers.quantized.base import Quantized
 from fkeras.layers.quantized.packed_products import PackedProduct, checked_scale, packed_product
 from fkeras.layers.quantized.products import arrange, integer_product, rounded_product
-from fkeras.quantizers import abs_max_quantize_grouped_with_zero_point, pack_int4, unpack_int4
-from fkeras.quantizers.codes import dequantize_groups
+from fkeras.quantizers import abs_max_quantize_grouped_with_zero_point, pack_int4
+from fkeras.quantizers.codes import dequantize_groups, int4_codes
 
 
 class QuantizedEmbedding(Quantized):
@@ -116,7 +116,7 @@ class QuantizedEmbedding(Quantized):
         """Dequantizes vectors, given codes (..., d)."""
         dtype = self.policy.compute_dtype
         if self.quantization.mode == "int4":
-            codes = unpack_int4(codes, self.layer.output_dim, axis=-1)
+            codes = int4_codes(codes, self.layer.output_dim, axis=-1)
         if zero is not None:
             assert self.g_idx is not None  # zeros and groups come together
             return dequantize_groups(codes, scale.astype(dtype), zero, self.g_idx, axis=-1)
@@ -133,6 +133,29 @@ class QuantizedEmbedding(Quantized):
         dtype = self.policy.variable_dtype
         weights = {name: value.astype(dtype) for name, value in weights.items()}
         return self.floating(**weights)
+
+    @property
+    def has_packed_codes(self) -> bool:
+        return (
+            self.quantization.mode == "int4" and getattr(self.embeddings, "dtype", None) == "int8"
+        )
+
+    def unpacked(self) -> Self:
+        if not self.has_packed_codes:
+            return self
+        weights = {}
+        for name, axis in (("embeddings", 1), ("reverse_embeddings", 0)):
+            codes = getattr(self, name)
+            if codes is not None:
+                weights[name] = int4_codes(codes, self.layer.output_dim, axis).astype("int4")
+            for factor in (f"{name}_scale", f"{name}_zero"):
+                array = getattr(self, factor)
+                weights[factor] = None if array is None else array.astype("float32")
+            scale = weights[f"{name}_scale"]
+            if self.g_idx is not None and scale is not None:
+                block = self.quantization.block_size
+                weights[f"{name}_scale"] = checked_scale(scale, self.g_idx, block, axis)
+        return self._with_codes(**weights)
 
     def forward(self, context: fk.Context, x: jax.Array, *, reverse: bool = False) -> fk.Output:
         if reverse and isinstance(self.layer, ReversibleEmbedding):
@@ -160,9 +183,10 @@ class QuantizedEmbedding(Quantized):
         codes, scale, zero = arrays
         assert codes is not None
         assert scale is not None
-        scale = scale.astype(x.dtype)
-        if self.g_idx is not None:
-            scale = checked_scale(scale, self.g_idx, block, axis=1 if tied else 0)
+        if self.has_packed_codes:
+            scale = scale.astype(x.dtype)
+            if self.g_idx is not None:
+                scale = checked_scale(scale, self.g_idx, block, axis=1 if tied else 0)
         form = PackedProduct(block, "inputs", 0 if tied else 1)
         return packed_product(form, x, codes, scale, zero)
 

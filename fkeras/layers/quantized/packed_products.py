@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -21,7 +22,9 @@ _WIDTH = 256
 
 @dataclasses.dataclass(frozen=True)
 class PackedProduct(Form):
-    """Product of x (..., i) with the matrix of packed codes: operands x, codes, scales and zero points.
+    """Product of x (..., i) with the matrix of codes: operands x, codes, scales and zero points.
+
+    Bytes have two codes each; codes in `int4` arrays are not packed.
 
     Without zero points the matrix is `codes / scales`, otherwise `(codes - zero points) * scales`.
     Accelerators multiply codes, CPUs dequantize a few outputs at a time. Scales without zero points
@@ -48,6 +51,9 @@ class PackedProduct(Form):
         x, codes, *factors = (
             operands if self.outputs else [operands[0], *(a.T for a in operands[1:])]
         )
+        if codes.dtype == "int4":
+            sums = _by_group(x, np.ones((x.shape[-1], 1)), self.block)
+            return _scaled(x, _by_group(x, codes, self.block), sums, factors)
         four = codes.dtype.type(4)
         halves = [(codes << four) >> four, codes >> four]
         if self.pairs == "outputs":
@@ -61,10 +67,7 @@ class PackedProduct(Form):
                 _by_group(x[..., 0], low, block) + _by_group(x[..., 1], high, block)
                 for low, high in (halves, ones)
             )
-        leading = (1,) * (y.ndim - 2)
-        scale, *zero = (f.astype(y.dtype).reshape(*leading, *f.shape) for f in factors)
-        y = (y - sums * zero[0]) * scale if zero else y / scale
-        return jnp.sum(y, axis=-2).astype(x.dtype)
+        return _scaled(x, y, sums, factors)
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         x, codes, *factors = operands
@@ -137,6 +140,14 @@ def _by_group(x: jax.Array, kernel: Any, block: int | None) -> jax.Array:
     return jnp.einsum("...gi,gio->...go", x, kernel, preferred_element_type=wide)
 
 
+def _scaled(x: jax.Array, y: jax.Array, sums: jax.Array, factors: Sequence[jax.Array]) -> jax.Array:
+    """Returns the products of x (..., o), given those with codes (..., g, o) and the sums (..., g, 1) of x."""
+    leading = (1,) * (y.ndim - 2)
+    scale, *zero = (f.astype(y.dtype).reshape(*leading, *f.shape) for f in factors)
+    y = (y - sums * zero[0]) * scale if zero else y / scale
+    return jnp.sum(y, axis=-2).astype(x.dtype)
+
+
 def _floats(codes: jax.Array, factors: list[jax.Array], block: int | None) -> jax.Array:
     """Returns floats (2, i, o) for codes (2, i, o) and factors with an axis of groups for that of `i`."""
     scale, *zero = factors
@@ -158,16 +169,22 @@ def packed_product(
     """Computes the product of a form for x (..., i); None if `x` has many rows or another dtype.
 
     Args:
+        codes: packed codes; or codes in an `int4` array, whose scales may have another dtype than `x`.
         scale: scales with an axis of groups and an axis of outputs, or of outputs alone.
         zero: zero points, or None.
     """
     rows = math.prod(x.shape[:-1])
     odd = form.pairs == "inputs" and (form.block or 0) % 2
     # an unknown number of rows is no `int`
-    if odd or not isinstance(rows, int) or not 0 < rows <= _MOST_ROWS or x.dtype != scale.dtype:
+    if not isinstance(rows, int) or not 0 < rows <= _MOST_ROWS:
+        return None
+    is_packed = codes.dtype != "int4"
+    if is_packed and (odd or x.dtype != scale.dtype):
         return None
     factors = [jnp.atleast_2d(scale) if form.outputs else scale.reshape(len(scale), -1)]
     factors += [] if zero is None else [zero]
+    if not is_packed:
+        return form.default(x, codes, *factors)
     count = factors[0].shape[form.outputs]
     if form.pairs == "outputs" and count % 2:
         factors = [jnp.pad(f, ((0, 0), (0, 1)), constant_values=1) for f in factors]

@@ -60,6 +60,47 @@ def test_values_and_gradients_are_those_of_the_floats(name, mode):
     assert ("platform_form" in program) == (name not in GENERAL and not odd_blocks)
 
 
+@pytest.mark.one_in(len(ROWS) // 3)
+@pytest.mark.parametrize(("name", "mode"), ROWS, ids=[f"{n}-{m}"[:30] for n, m in ROWS])
+def test_unpacked_codes_compute_the_same(name, mode):
+    layer, x, options = quantized(name, mode)
+    ids = np.array([[1, 0, 2]]) if options else x
+
+    def both(layer):
+        return layer(x, **options), layer(ids)
+
+    unpacked = jax.jit(lambda layer: layer.unpacked())(layer)
+    codes = unpacked.embeddings if options else unpacked.kernel
+    assert codes.dtype == "int4"
+    assert not unpacked.has_packed_codes
+    expected = jax.jit(lambda layer: both(layer.dequantize()))(layer)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), jax.jit(both)(unpacked), expected
+    )
+
+
+def test_unpacking_a_16_bit_layer_keeps_the_dtype_of_computations():
+    layer, x, _ = quantized("few outputs", "int4/6")
+    layer, x = fk.cast(layer, "bfloat16"), x.astype("bfloat16")
+    unpacked = layer.unpacked()
+    assert unpacked.kernel_scale.dtype == "float32"
+    y, expected = jax.jit(lambda layer, other: (layer(x), other(x)))(unpacked, layer)
+    assert y.dtype == "bfloat16"
+    y, expected = (np.asarray(a, "float32") for a in (y, expected))
+    np.testing.assert_allclose(y, expected, atol=0.02 * np.abs(expected).max())
+
+
+def test_unpacked_scales_of_groups_out_of_order_are_nan():
+    layer, x, _ = quantized("few outputs", "int4/6")
+    mixed = layer.replace(g_idx=layer.g_idx[::-1])
+    assert np.isnan(np.asarray(mixed.unpacked()(x))).all()
+
+
+def test_layers_without_packed_codes_stay():
+    layer, x, _ = quantized("few outputs", "int8")
+    assert layer.unpacked() is layer
+
+
 @pytest.mark.exhaustive
 def test_rows_may_be_mapped_and_models_too():
     layer, x, _ = quantized("many outputs", "int4/6")
