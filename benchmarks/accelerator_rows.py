@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import accelerator_by_hand as by_hand
+import accelerator_decoding as decoding
 import jax
 import jax.numpy as jnp
 import networks
@@ -348,26 +349,41 @@ def looped(net, pure, batches=8):
 class _Low:
     """A kernel and its adapter of low rank: x @ kernel + x @ a @ b."""
 
-    def __init__(self, *arrays):
-        self.arrays = arrays
+    def __init__(self, kernel, a, b):
+        self.kernel, self.a, self.b = kernel, a, b
 
     def astype(self, dtype):
-        return _Low(*(a.astype(dtype) for a in self.arrays))
+        return _Low(*(part.astype(dtype) for part in (self.kernel, self.a, self.b)))
 
     def __rmatmul__(self, x):
-        kernel, a, b = self.arrays
-        return x @ kernel + x @ a @ b
+        return x @ self.kernel + x @ self.a @ self.b
+
+
+class _Coded:
+    """A kernel of 8-bit or 4-bit codes, by hand."""
+
+    def __init__(self, frozen, path):
+        self.kernel = frozen[f"{path}/kernel"]
+        self.scale, self.zero = (frozen.get(f"{path}/kernel_{n}") for n in ("scale", "zero"))
+
+    def astype(self, dtype):
+        return self
+
+    def __rmatmul__(self, x):
+        if self.zero is None:
+            return decoding.integer_product(x, self.kernel, self.scale)
+        return x @ decoding.floats(self.kernel, self.scale, self.zero)
 
 
 def lora(small, quantization=None):
-    """A step of adapters for the dense kernels of the transformer; by hand beside kernels in float32."""
+    """A step of adapters for the dense kernels of the transformer."""
     net, pattern = transformer(small), "dense*"
 
     def adapted():
         keys = jax.random.split(jax.random.key(0))
         built = net.model.build(keys[0])
         base = fk.transforms.quantize(built, quantization, pattern) if quantization else built
-        return built, fk.transforms.adapt(base, pattern, fk.transforms.LoRA(rank=8), keys[1])
+        return fk.transforms.adapt(base, pattern, fk.transforms.LoRA(rank=8), keys[1])
 
     def adapter_step(forward, carry, x, y):
         trained, frozen, slots = carry
@@ -382,7 +398,7 @@ def lora(small, quantization=None):
         names = {path.partition("/")[0] for path in trained}
         low = {
             f"{name}/kernel": _Low(
-                frozen[f"{name}/kernel"],
+                _Coded(frozen, name) if quantization else frozen[f"{name}/kernel"],
                 *(trained[f"{name}/adapters/layer/{part}"] for part in ("a", "b")),
             )
             for name in names
@@ -390,19 +406,21 @@ def lora(small, quantization=None):
         return net.forward(library, frozen | low, {}, x)[0]
 
     def arguments():
-        trained, frozen = fk.partition(adapted()[1])
+        trained, frozen = fk.partition(adapted())
         return ((trained, frozen, net.optimizer.init(trained)), *net.data())
 
     def arguments_by_hand():
-        built, changed = adapted()
+        changed = adapted()
         trained = weights_of(changed)
-        return ((trained, weights_of(built), net.optimizer.init(trained)), *net.data())
+        weights = decoding.weights_of(changed).items()
+        frozen = {path.replace("/layer/", "/"): w for path, w in weights if path not in trained}
+        return ((trained, frozen, net.optimizer.init(trained)), *net.data())
 
     def side(forward, arguments):
         return Side(functools.partial(adapter_step, forward), arguments, (0,), True)
 
     others = in_libraries(lambda library: side(functools.partial(hand, library), arguments_by_hand))
-    return Row(side(ours, arguments), others, None if quantization else net.tolerance)
+    return Row(side(ours, arguments), others, net.tolerance)
 
 
 # `(axes of the mesh, sharding of the trainer)` of the rows on 8 devices
@@ -481,102 +499,37 @@ def on_mesh(kind, small, devices=None):
 # generation
 
 
-def llama(small):
-    """A Llama in bfloat16; in float32 for the check, in which rounding must not change a token."""
-    sizes = (64, 16, 24, 2, 2, 1) if small else (4096, 512, 1408, 2, 8, 4)
-    config = fk.pretrained.LlamaConfig(*sizes)
-    model = fk.pretrained.build(config)
-    return config, model if small else in_bfloat16(model)
-
-
-def in_bfloat16(model):
-    def change(layer):
-        layer = layer.replace(dtype="bfloat16")
-        return in_bfloat16(layer) if isinstance(layer, fk.Model) else layer
-
-    return fk.transforms.replace(model, {"*": change})
-
-
-def llama_step(config, w, ids, caches, start):
-    """The scores behind the last ids, and the caches."""
-    size = config.hidden_size // config.num_attention_heads
-    x = w["embedding/embeddings"][ids]
-    positions = start + jnp.arange(ids.shape[1])
-    angles = positions[:, None] / config.rope_theta ** (jnp.arange(0, size, 2) / size)
-    cos, sin = (f(angles)[None, :, None].astype(x.dtype) for f in (jnp.cos, jnp.sin))
-
-    def norm(x, scale):
-        wide = x.astype("float32")
-        root = jax.lax.rsqrt(jnp.square(wide).mean(-1, keepdims=True) + config.rms_norm_eps)
-        return (wide * root).astype(x.dtype) * scale
-
-    def rotate(x):
-        a, b = jnp.split(x, 2, axis=-1)
-        return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
-
-    new = []
-    for i, (keys, values) in enumerate(caches):
-        own = {name.removeprefix(f"block_{i}/"): leaf for name, leaf in w.items()}
-        y = norm(x, own["attention_norm/scale"])
-        query, key, value = (
-            jnp.einsum("abc,cde->abde", y, own[f"{n}/kernel"]) for n in ("query", "key", "value")
-        )
-        keys = jax.lax.dynamic_update_slice(keys, rotate(key), (0, start, 0, 0))
-        values = jax.lax.dynamic_update_slice(values, value, (0, start, 0, 0))
-        new.append((keys, values))
-        seen = jnp.arange(keys.shape[1])[None] <= positions[:, None]
-        y = jax.nn.dot_product_attention(rotate(query), keys, values, mask=seen[None, None])
-        x = x + jnp.einsum("abcd,cde->abe", y, own["output/kernel"])
-        y = norm(x, own["mlp_norm/scale"])
-        y = jax.nn.silu(y @ own["gate/kernel"]) * (y @ own["up/kernel"])
-        x = x + y @ own["down/kernel"]
-    return norm(x[:, -1], w["norm/scale"]) @ w["embedding/reverse_embeddings"], new
-
-
 def generating(small, new, quantization=None):
-    """`fk.generate` under `jax.jit`, of `new` tokens; by hand the weights are not quantized.
+    """`fk.generate` under `jax.jit`, of at most `new` tokens for prompts of different lengths.
 
     Both sides read all tokens, also the last, into the caches, which they return.
     """
     rows, width = (2, 4) if small else (4, 64)
-    config, model = llama(small)
+    config, model = decoding.llama(small)
 
-    def ours(model, ids):
-        result = fk.generate(model, None, ids, max_new_tokens=new)
+    def ours(model, ids, lengths):
+        result = fk.generate(
+            model, None, ids, max_new_tokens=new, lengths=lengths, end_ids=decoding.END
+        )
         return result.tokens, result.state
 
-    def hand(w, ids):
-        heads, size = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
-        blank = jnp.zeros((rows, width + new, heads, size), w["norm/scale"].dtype)
-        caches = [(blank, blank)] * config.num_hidden_layers
-        scores, caches = llama_step(config, w, ids, caches, 0)
-
-        def body(count, carry):
-            scores, caches, tokens = carry
-            token = jnp.argmax(scores, axis=-1).astype("int32")
-            tokens = tokens.at[:, count].set(token)
-            scores, caches = llama_step(config, w, token[:, None], caches, width + count)
-            return scores, caches, tokens
-
-        carry = scores, caches, jnp.zeros((rows, new), "int32")
-        scores, caches, tokens = jax.lax.fori_loop(0, new, body, carry)
-        return tokens, (scores, caches)
+    def hand(w, ids, lengths):
+        return decoding.generate(config, w, ids, lengths, new)
 
     def arguments(change):
         def made():
             built = model.build(jax.random.key(0))
-            return change(built), integers((rows, width), config.vocab_size)
+            built = fk.transforms.quantize(built, quantization) if quantization else built
+            lengths = width - jnp.arange(rows, dtype="int32")
+            return change(built), integers((rows, width), config.vocab_size), lengths
 
         return made
-
-    def quantized(built):
-        return fk.transforms.quantize(built, quantization) if quantization else built
 
     def side(function, change):
         return Side(function, arguments(change), seen=lambda result: result[0])
 
-    others = {"jax.numpy": side(hand, weights_of)}
-    return Row(side(ours, quantized), others, None if quantization else 0.0, trips=new)
+    others = {"jax.numpy": side(hand, decoding.weights_of)}
+    return Row(side(ours, lambda built: built), others, 0.0, trips=new)
 
 
 # layers: a score and its gradients

@@ -182,7 +182,10 @@ class Program:
             self.counts[kind] += 1
             sizes[operation] = _bytes(shape)
             if kind not in _FREE:
-                read = (sizes.get(name, 0) for name in re.findall(r"%([\w.\-]+)", operands))
+                names = re.findall(r"%([\w.\-]+)", operands)
+                read = [sizes.get(name, 0) for name in names]
+                if kind == "fusion":
+                    read = self._read_by_fusion(line, read)
                 self.bytes += times * (sizes[operation] + sum(read))
             cycles = self._own_cycles(line)
             if cycles >= _UNKNOWN:
@@ -207,6 +210,20 @@ class Program:
                     names = self._cheapest(names, times)
                 for inner in names:
                     self._visit(inner, times)
+
+    def _read_by_fusion(self, line, sizes):
+        """Returns the bytes that a fusion reads of each operand: only the slices, if it only slices it."""
+        inner = self.computations[re.search(r"calls=%?([\w.\-]+)", line)[1]]
+        found = [match.groups() for match in map(_OPERATION.match, inner) if match]
+        read = list(sizes)
+        for name, _, kind, number in found:
+            if kind != "parameter":
+                continue
+            users = [(s, k) for _, s, k, o in found if f"%{name}" in re.findall(r"%[\w.\-]+", o)]
+            if users and all(kind in ("slice", "dynamic-slice") for _, kind in users):
+                number = int(number)
+                read[number] = min(read[number], sum(_bytes(shape) for shape, _ in users))
+        return read
 
     def _cheapest(self, names, times):
         """Returns the cheapest branch; adds the additional cycles of the most expensive to `rare`."""
