@@ -66,8 +66,11 @@ if typing.TYPE_CHECKING:
     from fkeras import utils as utils
     from fkeras.generation import Generated as Generated
     from fkeras.generation import Generator as Generator
+    from fkeras.generation import Logprobs as Logprobs
+    from fkeras.generation import Scores as Scores
     from fkeras.generation import generate as generate
     from fkeras.generation import samplers as samplers
+    from fkeras.generation import score as score
     from fkeras.planning import Plan as Plan
     from fkeras.planning import Profile as Profile
     from fkeras.planning import plan as plan
@@ -141,7 +144,15 @@ _LATE = types.MappingProxyType(
             "find_nan",
             "populate",
         ),
-        "generation": ("Generated", "Generator", "generate", "samplers"),
+        "generation": (
+            "Generated",
+            "Generator",
+            "Logprobs",
+            "Scores",
+            "generate",
+            "samplers",
+            "score",
+        ),
         "planning": ("Plan", "Profile", "plan", "profile"),
         "datasets": (),
         "utils": (),

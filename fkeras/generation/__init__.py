@@ -5,5 +5,8 @@ from fkeras.generation import samplers as samplers
 from fkeras.generation.generating import generate as generate
 from fkeras.generation.generator import Generated as Generated
 from fkeras.generation.generator import Generator as Generator
+from fkeras.generation.logprobs import Logprobs as Logprobs
+from fkeras.generation.scoring import Scores as Scores
+from fkeras.generation.scoring import score as score
 
 _publish(__name__)

@@ -19,8 +19,9 @@ from fkeras.generation.decoding import (
     read_again,
     repeated,
 )
+from fkeras.generation.logprobs import sequence_logprobs
 from fkeras.generation.reading import Reader
-from fkeras.generation.samplers import Beam
+from fkeras.generation.samplers.rules import Beam
 
 
 class Beams(NamedTuple):
@@ -36,6 +37,7 @@ class Beams(NamedTuple):
         ended_tokens: the tokens of finished sequences (b, w, n).
         ended_lengths: the lengths of finished sequences (b, w).
         active: whether the search of each row (b,) continues.
+        first_logits: the logits (b, v) of the first new token; None if log-probabilities are not requested.
     """
 
     count: jax.Array
@@ -47,6 +49,7 @@ class Beams(NamedTuple):
     ended_tokens: jax.Array
     ended_lengths: jax.Array
     active: jax.Array
+    first_logits: jax.Array | None
 
     @property
     def lengths(self) -> jax.Array:
@@ -76,6 +79,7 @@ class BeamSearch(Method):
             ended_tokens,
             jnp.zeros((batch, width), jnp.int32),
             jnp.ones(batch, bool),
+            None if self.logprobs is None else logits,
         )
 
     def advance(
@@ -89,7 +93,12 @@ class BeamSearch(Method):
     def last(
         self, reader: Reader, sampling: Sampling, state: Callable[[], State], carry: Beams
     ) -> Carry:
-        return best_beams(reader, sampling, state(), carry)
+        before = state()
+        best = best_beams(reader, sampling, before, carry)
+        if self.logprobs is None or carry.first_logits is None:
+            return best
+        new = (carry.first_logits, jnp.maximum(best.tokens, 0), best.lengths)
+        return best._replace(logprobs=sequence_logprobs(reader, before, *new, self.logprobs))
 
 
 def beam_of(sampling: Sampling) -> Beam:
@@ -213,4 +222,5 @@ def _step(reader: Reader, sampling: Sampling, axes: State, beams: Beams) -> Beam
         ended_tokens,
         ended_lengths,
         active,
+        beams.first_logits,
     )

@@ -172,6 +172,16 @@ def can_take_back(model: Network, state: State, count: int) -> bool:
     return not any(rings.get(path, 0) <= size < larger.get(path, 0) for path, size in sizes.items())
 
 
+def ring_slack(model: Network, state: State) -> int | None:
+    """Returns the slack with which the state's ring buffers were made; None if there is no such number."""
+    sizes = _sizes(state)
+    length = 2 * max(sizes.values(), default=0) + 2
+    bases = _sizes(state_specs(model, 1, length))
+    # a smaller buffer has not begun again: its tokens keep their slots in a larger buffer
+    slacks = {size - bases[path] for path, size in sizes.items() if bases.get(path, length) <= size}
+    return None if len(slacks) > 1 else max(slacks, default=0)
+
+
 def _sizes(state: Any, path: str = "") -> dict[str, int]:
     sizes: dict[str, int] = {}
     for name, value in state.items():

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from fkeras.engine import Network
-from fkeras.generation.caches import can_take_back, capacity_of, lengths_of, state_specs
+from fkeras.generation.caches import (
+    can_take_back,
+    capacity_of,
+    lengths_of,
+    ring_slack,
+    state_specs,
+)
 from fkeras.generation.decoding import Prompt
 from fkeras.generation.reading import Reader
 from fkeras.generation.requests import WHERE, is_traced
@@ -21,7 +27,7 @@ def capacity(reader: Reader, tokens: int, slack: int) -> int:
         tokens: the number of tokens of a row.
         slack: the maximum number of tokens of a rollback.
     """
-    if (fixed := _fixed_length(reader)) is not None:
+    if (fixed := fixed_length(reader)) is not None:
         return fixed
     if reader.form.cached:
         return tokens + slack
@@ -29,7 +35,8 @@ def capacity(reader: Reader, tokens: int, slack: int) -> int:
     return min(1 << (tokens - 1).bit_length(), reader.form.positions or tokens * 2)
 
 
-def _fixed_length(reader: Reader) -> int | None:
+def fixed_length(reader: Reader) -> int | None:
+    """Returns the number of tokens of a model whose input has a fixed length; None for other models."""
     graph = reader.any_model().graph
     dims = graph.specs[graph.input_slots[graph.input_names.index(reader.form.ids)]].dims
     return dims[1] if isinstance(dims[1], int) else None
@@ -43,7 +50,7 @@ def check_length(reader: Reader, state: Any, prompt: Prompt, width: int, new: in
         width: the number of tokens of the longest prompt.
     """
     where, held = reader.any_model()._where, lengths_of(state)
-    fixed, most = _fixed_length(reader), reader.form.positions
+    fixed, most = fixed_length(reader), reader.form.positions
     for size, noun in ((fixed, "the length of the input"), (most, "the positions")):
         if held is None and size is not None and width + new > size:
             raise ValueError(
@@ -88,6 +95,33 @@ def _check_entries(model: Network, state: Any, allowed: Any, needed: Any) -> Non
         )
 
 
+class Lack(NamedTuple):
+    """Caches of the caller with too little room.
+
+    Attributes:
+        used: the number of tokens of the longest row, with those of the prompt.
+        needed: the number of tokens for which the caches need room.
+        room: the number of tokens for which the caches have room.
+        slack: the slack of the ring buffers; None if the caches cannot grow.
+    """
+
+    used: int
+    needed: int
+    room: int
+    slack: int | None
+
+
+def lack_of(model: Network, state: Any, prompt: Prompt, new: int) -> Lack | None:
+    """Returns what caches lack for prompt and new tokens; None for enough room, and inside `jax.jit`."""
+    lengths, room = lengths_of(state), capacity_of(model, state)
+    if room is None or is_traced((lengths, prompt.valid)):
+        return None
+    used = int(np.max(np.asarray(lengths) + np.asarray(prompt.valid).sum(1)))
+    if used + new <= room:
+        return None
+    return Lack(used, used + new, room, ring_slack(model, state))
+
+
 def check_cache(reader: Reader, state: Any, prompt: Prompt, new: int, slack: int) -> bool:
     """Returns whether a state has caches.
 
@@ -95,8 +129,9 @@ def check_cache(reader: Reader, state: Any, prompt: Prompt, new: int, slack: int
         slack: the maximum number of tokens of a rollback.
 
     Raises:
-        ValueError: for the state of another model, and for caches of another batch size, caches that are
-            too short or cannot be rolled back, and caches that the model does not use.
+        ValueError: for the state of another model, and for caches of another batch size, caches that
+            cannot be rolled back, caches that are too short and cannot grow, as with a draft model, and
+            caches that the model does not use.
     """
     lengths = lengths_of(state)
     model, batch = reader.any_model(), prompt.ids.shape[0]
@@ -115,14 +150,12 @@ def check_cache(reader: Reader, state: Any, prompt: Prompt, new: int, slack: int
         )
     specs = state_specs(model, batch, 8)
     _check_entries(model, state, specs, specs)
-    room = capacity_of(model, state)
-    if room is not None and not is_traced((lengths, prompt.valid)):
-        needed = int(np.max(np.asarray(lengths) + np.asarray(prompt.valid).sum(1))) + new + slack
-        if needed > room:
-            raise ValueError(
-                f"{WHERE}: expected a state with room for {needed} tokens in a row, received "
-                f"room for {room}. Make a longer one: model.init_cache({batch}, {needed})."
-            )
+    lack = lack_of(model, state, prompt, new + slack)
+    if lack is not None and (slack or lack.slack is None):
+        raise ValueError(
+            f"{WHERE}: expected a state with room for {lack.needed} tokens in a row, received "
+            f"room for {lack.room}. Make a longer one: model.init_cache({batch}, {lack.needed})."
+        )
     if slack and not can_take_back(model, state, slack):
         raise ValueError(
             f"{WHERE}: expected a state from which {slack} rejected tokens of a draft can be taken "

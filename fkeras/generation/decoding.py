@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
@@ -12,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.generation.caches import State, lengths_of, new_state, take_back
+from fkeras.generation.logprobs import Logprobs, no_logprobs, written
 from fkeras.generation.reading import Inputs, Reader
-from fkeras.generation.samplers import History, Sampler, process
+from fkeras.generation.samplers.rules import History, Sampler, process
 
 _Carry = TypeVar("_Carry", bound=Any)
 
@@ -49,6 +51,7 @@ class Carry(NamedTuple):
         tokens: the new tokens (b, n); n is at least the number of tokens after the steps of a call.
         lengths: the number of new tokens (b,).
         active: whether each row (b,) has not ended.
+        logprobs: the log-probabilities of the new tokens; None if they are not requested.
     """
 
     state: State
@@ -56,6 +59,7 @@ class Carry(NamedTuple):
     tokens: jax.Array
     lengths: jax.Array
     active: jax.Array
+    logprobs: Logprobs | None = None
 
 
 class Prompt(NamedTuple):
@@ -72,8 +76,16 @@ class Prompt(NamedTuple):
     inputs: Inputs
 
 
+@dataclasses.dataclass(frozen=True)
 class Method(abc.ABC):
-    """The loop that chooses new tokens; its carries have `state`, `logits`, `tokens`, `lengths` and `active`."""
+    """The loop that chooses new tokens; its carries have `state`, `logits`, `tokens`, `lengths` and `active`.
+
+    Attributes:
+        logprobs: the number of most likely tokens whose log-probabilities are returned beside those of the
+            new tokens; None for no log-probabilities.
+    """
+
+    logprobs: int | None = dataclasses.field(default=None, kw_only=True)
 
     @property
     def stride(self) -> int:
@@ -127,7 +139,9 @@ class OneToken(Method):
         # NumPy: outside of jit a single JAX operation costs as much time as a token of a small model
         tokens: Any = np.zeros((batch, size), np.int32)
         lengths: Any = np.zeros(batch, np.int32)
-        return Carry(state, logits, tokens, lengths, cast(Any, np.ones(batch, bool)))
+        active = cast(Any, np.ones(batch, bool))
+        logprobs = no_logprobs(batch, size, self.logprobs)
+        return Carry(state, logits, tokens, lengths, active, logprobs)
 
     def advance(
         self, reader: Reader, sampling: Sampling, carry: Carry, steps: Any, donate: bool
@@ -184,16 +198,18 @@ def _sampled(reader: Reader, sampling: Sampling, carry: Carry, steps: jax.Array)
     """Samples and reads at most `steps` tokens of each row."""
 
     def step(reader: Reader, carry: Carry) -> Carry:
-        state, logits, tokens, lengths, active = carry
+        state, logits, tokens, lengths, active, logprobs = carry
         history = known_ids(sampling, tokens, lengths)
         token = sample(sampling, logits, history, lengths)
         ends = (token < 0) | jnp.isin(token, sampling.end_ids)
+        places = jnp.where(active, lengths, tokens.shape[1])[:, None]
+        logprobs = written(logprobs, logits[:, None], token[:, None], places)
         tokens = write(tokens, token, lengths, active)
         lengths = lengths + active.astype(jnp.int32)
         # the last token is read too: the state then holds all tokens
         logits, state = reader.read(state, jnp.maximum(token, 0)[:, None], active[:, None])
         active = active & ~ends & (lengths < sampling.limit)
-        return Carry(state, logits, tokens, lengths, active)
+        return Carry(state, logits, tokens, lengths, active, logprobs)
 
     return repeated(step, reader, sampling, carry, steps)
 

@@ -11,13 +11,14 @@ import numpy as np
 from fkeras.authoring.engine import explains_arguments
 from fkeras.engine import Network
 from fkeras.generation.generator import GREEDY, Generated, Generator
-from fkeras.generation.samplers import Sampler
+from fkeras.generation.requests import LoadedModel
+from fkeras.generation.samplers.rules import Sampler
 from fkeras.generation.watching import Stream
 
 
 @explains_arguments
 def generate(
-    model: Network | Sequence[Network],
+    model: Network | Sequence[Network] | LoadedModel,
     state: Mapping[str, Any] | None,
     ids: jax.Array | np.ndarray | Sequence[Sequence[int] | jax.Array | np.ndarray],
     key: jax.Array | None = None,
@@ -26,7 +27,7 @@ def generate(
     lengths: jax.Array | np.ndarray | Sequence[int] | None = None,
     *,
     mask: jax.Array | np.ndarray | Sequence[Sequence[int]] | None = None,
-    end_ids: int | Iterable[int] | jax.Array = (),
+    end_ids: int | Iterable[int] | jax.Array | None = None,
     stop: str | Sequence[str] = (),
     decode: Callable[[list[int]], str] | None = None,
     stream: Stream | None = None,
@@ -37,6 +38,7 @@ def generate(
     draft_tokens: int = 4,
     vocabulary_size: int | None = None,
     cache: bool | None = None,
+    logprobs: int | None = None,
 ) -> Generated:
     """Continues prompts with new tokens; each row of `ids` is a prompt.
 
@@ -54,10 +56,12 @@ def generate(
     Args:
         model: a model from token ids (b, t) to logits (b, t, v); or with `rows` a list of models that
             differ only in arrays, such as adapters or steering vectors. Arrays that several models
-            share are stored once.
+            share are stored once. The result of `fk.pretrained.load` is its model with the defaults of the
+            folder for `end_ids`, `decode` and `vocabulary_size`.
         state: the state of the model; None for `model.init_state()`. Without KV caches, `generate` adds
             empty caches. A state with KV caches, from `model.init_cache(b, length)` or from
-            `Generated.state`, is continued with the prompt.
+            `Generated.state`, is continued with the prompt. Caches with too little room grow, except
+            inside `jax.jit` and beside `draft`.
         ids: integers (b, t); or a list of lists of different lengths. Padding is marked by `lengths` or
             `mask`: the id of the padding is unknown here.
         key: a PRNG key, or an array with a key for each row. A row depends only on its own key.
@@ -67,10 +71,11 @@ def generate(
         lengths: number of tokens of each prompt, if `ids` is padded on the right.
         mask: booleans (b, t), False at padding, which may be on both sides and between tokens: the
             positions count the tokens only.
-        end_ids: ids of the tokens that end a row.
+        end_ids: ids of the tokens that end a row; None for those of the folder of a loaded model, and for
+            no end tokens with another model. `()` continues after end tokens.
         stop: strings that end a row, also if they span several tokens; needs `decode`. The new tokens
             include the stop string.
-        decode: returns the text of a list of ids, such as `tokenizer.decode`.
+        decode: returns the text of a list of ids; None for `tokenizer.decode` of a loaded model.
         stream: callback `(row, piece)`, which receives each new piece of text, or without `decode` a list
             of new ids. Incomplete characters are held back until they are complete.
         inputs: inputs of the model other than the ids, such as the input of an encoder: an array, a list
@@ -82,12 +87,15 @@ def generate(
             decoding. The distribution of the new tokens does not change.
         draft_tokens: number of tokens that the draft model proposes in each round.
         vocabulary_size: number of tokens that may be sampled, if the last rows of the vocabulary are
-            padding.
+            padding; None for the size of the tokenizer of a loaded model, and for all tokens of another
+            model.
         cache: True reports an error for a model that cannot use KV caches; False recomputes all tokens;
             None uses the caches that the model has.
+        logprobs: the number of most likely tokens, at least 0, whose log-probabilities are returned for each
+            new token, beside that of the token itself; None for no log-probabilities.
 
     Returns:
-        `tokens`, `lengths` and `state`; see `Generated`. Inside `jax.jit` a row whose logits are not
+        `tokens`, `lengths`, `state` and `logprobs`; see `Generated`. Inside `jax.jit` a row whose logits are not
         finite ends with the token -1; outside, such logits are an error.
 
     Raises:
@@ -133,4 +141,5 @@ def generate(
         inputs=inputs,
         inputs_mask=inputs_mask,
         rows=rows,
+        logprobs=logprobs,
     )

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import Network
@@ -23,9 +22,11 @@ from fkeras.generation.decoding import (
     all_steps,
     read_prompt,
 )
+from fkeras.generation.logprobs import Logprobs, finished, finished_on_host
 from fkeras.generation.reading import Reader
-from fkeras.generation.running import Runner, size_for
-from fkeras.generation.samplers import Beam, Greedy, Sampler
+from fkeras.generation.requests import LoadedModel
+from fkeras.generation.running import Runner, enlarged_state, size_for
+from fkeras.generation.samplers.rules import Beam, Greedy, Sampler
 from fkeras.generation.speculation import Speculation
 from fkeras.generation.watching import Stream, Watcher, watch
 
@@ -48,6 +49,7 @@ class Generated(NamedTuple):
         lengths: int32 (b,): the number of new tokens of each row, including the end token.
         state: the state of the model. Its KV caches hold the prompt and the new tokens: pass the state to
             the next call of `generate`, with only the ids that follow.
+        logprobs: the log-probabilities of the new tokens, as for `tokens`; None if they are not requested.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -62,6 +64,7 @@ class Generated(NamedTuple):
     tokens: jax.Array
     lengths: jax.Array
     state: dict[str, Any]
+    logprobs: Logprobs | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -84,8 +87,8 @@ class Generator:
         cache: as for `fk.generate`.
 
     Raises:
-        TypeError: for the result of `fk.pretrained.load` in the place of a model, a `decode` that is no
-            function, and a `draft_tokens` that is no integer.
+        TypeError: for a loaded model with a state, which a call takes apart from the model, a `decode` that
+            is no function, and a `draft_tokens` that is no integer.
         ValueError: for `stop` without `decode`, and for `draft_tokens` below 1.
 
     Example:
@@ -98,10 +101,10 @@ class Generator:
         (2, 4)
     """
 
-    model: Network | Sequence[Network]
+    model: Network | Sequence[Network] | LoadedModel
     sampler: Sampler | Sequence[Sampler] = GREEDY
     _: dataclasses.KW_ONLY
-    end_ids: int | Iterable[int] | jax.Array = ()
+    end_ids: int | Iterable[int] | jax.Array | None = None
     stop: str | Sequence[str] = ()
     decode: Callable[[list[int]], str] | None = None
     draft: tuple[Network, Mapping[str, Any] | None] | None = None
@@ -110,7 +113,11 @@ class Generator:
     cache: bool | None = None
 
     def __post_init__(self) -> None:
-        requests.check_parts(self.model)
+        parts = requests.parts_of(self.model)
+        object.__setattr__(self, "model", parts.model)
+        for name in ("end_ids", "decode", "vocabulary_size"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, getattr(parts, name))
         object.__setattr__(self, "stop", requests.stop_of(self.stop, self.decode))
         if isinstance(self.end_ids, Iterable) and not isinstance(self.end_ids, _ARRAYS):
             object.__setattr__(self, "end_ids", tuple(self.end_ids))
@@ -130,6 +137,7 @@ class Generator:
         inputs: Any = None,
         inputs_mask: Any = None,
         rows: jax.Array | np.ndarray | Sequence[int] | None = None,
+        logprobs: int | None = None,
     ) -> Generated:
         """Continues prompts with new tokens, as `fk.generate` with the fields of this generator."""
         requests.check_state(state)
@@ -144,6 +152,7 @@ class Generator:
         samplers, which = requests.samplers_of(self.sampler, batch, model)
         keys = requests.keys_of(key, samplers, batch)
         ends = requests.ends_of(self.end_ids, reader.form.vocabulary)
+        requests.check_ends(samplers, ends)
         is_traced = requests.is_traced((self.draft, reader, state, prompt, samplers, keys, ends))
         self._check(model, samplers, stream, is_traced)
         width = requests.width_of(ids, prompt, is_traced)
@@ -154,13 +163,15 @@ class Generator:
             size = size_for(reader.form, size, limit)
         room = _Room(width, limit, size, self._slack(stream), self.draft is not None)
         begun = _begun(reader, state, prompt, room)
-        method, readers = self._method(begun, samplers, prompt, (inputs, inputs_mask), room)
-        reader = begun.reader
+        reader, room = begun.reader, begun.room
+        method, readers = self._method(
+            begun, samplers, prompt, (inputs, inputs_mask), requests.top_of(logprobs, reader)
+        )
         starts = prompts.starts_of(reader, state, prompt)
         known = prompts.known_prompt(reader, samplers, prompt)
         bound = np.int32(min(limit, _MOST))
         sampling = Sampling(samplers, which, keys, known, ends, bound, starts)
-        new = limit if is_traced else size + room.slack
+        new = limit if is_traced else room.size + room.slack
         carry = method.first(reader, sampling, begun.state, begun.logits, new)
         if is_traced:
             carry = all_steps(method, reader, sampling, carry)
@@ -168,7 +179,8 @@ class Generator:
         is_watched = self._is_watched(stream)
         most = begun.steps if stream is None and self.draft is None else 1
         most = most if is_watched else None
-        runner = Runner(method, reader, sampling, readers, width, limit, size, room.slack, most)
+        size, slack = room.size, room.slack
+        runner = Runner(method, reader, sampling, readers, room.width, limit, size, slack, most)
         if is_watched:
             carry = watch(runner, carry, Watcher(batch, self.decode, self.stop, stream))
         else:
@@ -185,27 +197,30 @@ class Generator:
         samplers: Sequence[Sampler],
         prompt: Prompt,
         others: tuple[Any, Any],
-        room: _Room,
+        logprobs: int | None,
     ) -> tuple[Method, dict[str, Reader]]:
         """Returns the loop, and the readers of the states that grow by the names of the states.
 
         Args:
             begun: the model after the prompt.
             others: the arguments `inputs` and `inputs_mask` of a call.
+            logprobs: see `Method`.
         """
+        is_beam = samplers[0].find(Beam) is not None
         readers = {"state": begun.reader} if begun.grows else {}
         if self.draft is None:
             if begun.reader.form.boundaries:
                 _check_rows(begun)
-            return OneToken() if samplers[0].find(Beam) is None else BeamSearch(), readers
+            return (BeamSearch if is_beam else OneToken)(logprobs=logprobs), readers
         draft, state = self.draft
         values, vocabulary = requests.inputs_for(draft, *others), begun.reader.form.vocabulary
         batch = prompt.ids.shape[0]
         reader, own = requests.reader_of(draft, None, batch, values, vocabulary, None)
-        guess = _begun(reader, state, prompt._replace(inputs=own), room)
+        guess = _begun(reader, state, prompt._replace(inputs=own), begun.room)
         _check_rows(begun, guess)
         readers |= {"draft_state": guess.reader} if guess.grows else {}
-        return Speculation(guess.reader, guess.state, self.draft_tokens), readers
+        parts = (guess.reader, guess.state, self.draft_tokens)
+        return Speculation(*parts, logprobs=logprobs), readers
 
     def _is_watched(self, stream: Stream | None) -> bool:
         """Whether the host reads the tokens between the calls of the compiled program."""
@@ -283,6 +298,7 @@ class _Begun(NamedTuple):
         logits: the logits (b, v) of the next token.
         steps: the number of tokens to sample between two searches for stop strings.
         grows: whether the state is enlarged.
+        room: the number of tokens of the call.
     """
 
     reader: Reader
@@ -290,6 +306,7 @@ class _Begun(NamedTuple):
     logits: jax.Array
     steps: int
     grows: bool
+    room: _Room
 
 
 def _begun(reader: Reader, state: Any, prompt: Prompt, room: _Room) -> _Begun:
@@ -299,19 +316,26 @@ def _begun(reader: Reader, state: Any, prompt: Prompt, room: _Room) -> _Begun:
     state = model.init_state() if state is None else dict(state)
     is_cache = capacities.check_cache(reader, state, prompt, limit, slack if drafts else 0)
     capacities.check_length(reader, state if is_cache else {}, prompt, width, limit)
+    lack = capacities.lack_of(model, state, prompt, limit) if is_cache and not drafts else None
+    if lack is not None and lack.slack is not None:
+        # the caches of the caller grow like those of this call
+        slack, size = lack.slack, lack.room - lack.slack
+        if lack.used >= size:
+            most = lack.used + limit
+            size = max(
+                size_for(reader.form, most, limit), size_for(reader.form, min(2 * size, most))
+            )
+            state = enlarged_state(reader, state, len(prompt.ids), size + slack, slack)
+        room = _Room(lack.used, limit, size, slack, drafts)
     capacity = capacities.capacity(reader, size, slack)
     bound = np.int32(min(limit, _MOST))
     reader, state, logits, causal = read_prompt(
         reader, state, prompt, capacity, slack, is_cache, bound
     )
-    if not requests.is_traced(causal) and not bool(causal):
-        raise ValueError(
-            f"fk.generate: {reader.any_model()._where} has no caches and is not causal, or its logits are "
-            "not finite: the logits of the next token depend on later tokens. Use a causal mask, such "
-            "as use_causal_mask=True in MultiHeadAttention."
-        )
+    requests.check_causal(reader, causal)
     can_go_back = slack > 0 and not is_cache and has_lengths_only(state, reader.row_axes(state))
-    return _Begun(reader, state, logits, slack + 1 if can_go_back else 1, not is_cache)
+    grows = not is_cache or lack is not None
+    return _Begun(reader, state, logits, slack + 1 if can_go_back else 1, grows, room)
 
 
 def _check_rows(*states: _Begun) -> None:
@@ -325,30 +349,23 @@ def _check_rows(*states: _Begun) -> None:
 
 def _result(reader: Reader, carry: Carry, limit: int) -> Generated:
     state = carry.state if reader.form.cached else carry.state["model"]
+    found = (carry.tokens, carry.logprobs)
     if requests.is_traced(carry):
-        return Generated(_finished(carry.tokens, carry.lengths), carry.lengths, state)
-    tokens = carry.tokens
-    # NumPy: another limit compiles nothing
-    if tokens.is_fully_addressable:
+        tokens, logprobs = finished(found, carry.lengths)
+        return Generated(tokens, carry.lengths, state, logprobs)
+    if carry.tokens.is_fully_addressable:
         counts = np.asarray(carry.lengths)
         columns = min(limit, max(_WIDEST, int(counts.max())))
-        kept = np.asarray(tokens)[:, :columns]
-        kept = np.where(np.arange(kept.shape[1])[None] < counts[:, None], kept, 0)
-        if (kept < 0).any():
-            row, place = np.argwhere(kept < 0)[0]
+        # NumPy: another limit compiles nothing
+        kept = jax.tree.map(lambda a: finished_on_host(a, counts, columns), found)
+        if (kept[0] < 0).any():
+            row, place = np.argwhere(kept[0] < 0)[0]
             raise ValueError(
                 f"fk.generate: the logits of new token {place} of row {row} are not finite, or the "
                 "samplers forbid every token. Check the weights with fk.find_nan, the samplers, and that "
                 "the sequence is not longer than a table of positions."
             )
-        kept = np.pad(kept, ((0, 0), (0, columns - kept.shape[1])))
-        tokens = jax.device_put(kept, tokens.sharding)
+        kept = jax.device_put(kept, jax.tree.map(lambda a: a.sharding, found))
     else:
-        tokens = _finished(tokens, carry.lengths)[:, :limit]
-    return Generated(tokens, carry.lengths, state)
-
-
-@jax.jit
-def _finished(tokens: jax.Array, lengths: jax.Array) -> jax.Array:
-    """Returns the tokens padded with 0."""
-    return jnp.where(jnp.arange(tokens.shape[1])[None] < lengths[:, None], tokens, 0)
+        kept = jax.tree.map(lambda a: a[:, :limit], finished(found, carry.lengths))
+    return Generated(kept[0], carry.lengths, state, kept[1])

@@ -14,7 +14,7 @@ from fkeras.generation.caches import lengths_of
 from fkeras.generation.decoding import Prompt, packed
 from fkeras.generation.reading import Reader
 from fkeras.generation.requests import WHERE, integers, is_traced
-from fkeras.generation.samplers import Sampler
+from fkeras.generation.samplers.rules import Sampler
 
 # new tokens of a call inside `jax.jit`
 MOST_IN_JIT = 1 << 20

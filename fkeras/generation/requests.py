@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,8 @@ from fkeras.generation.caches import state_specs
 from fkeras.generation.decoding import Prompt
 from fkeras.generation.positions import position_count
 from fkeras.generation.reading import Constant, Form, Reader, positions_of
-from fkeras.generation.samplers import Beam, Sampler
+from fkeras.generation.samplers.grammars import Constraint
+from fkeras.generation.samplers.rules import Beam, Sampler
 from fkeras.layers.rotary import Scaling
 
 WHERE = "fk.generate"
@@ -307,13 +308,48 @@ def _stacked(models: Sequence[Network]) -> tuple[Network, tuple[bool, ...]]:
     return jax.tree.unflatten(structure, leaves), tuple(own)
 
 
-def check_parts(model: Any) -> None:
-    """Raises TypeError for the result of `fk.pretrained.load` in the place of a model."""
-    if not isinstance(model, Network) and hasattr(model, "model") and hasattr(model, "state"):
+class LoadedModel(Protocol):
+    """The result of `fk.pretrained.load`, which this package does not import."""
+
+    @property
+    def model(self) -> Any: ...
+    @property
+    def state(self) -> Any: ...
+    @property
+    def tokenizer(self) -> Any: ...
+    @property
+    def generation(self) -> Any: ...
+
+
+class Parts(NamedTuple):
+    """What the result of `fk.pretrained.load` says about its model; the fields are those of `Generator`."""
+
+    model: Any
+    end_ids: Any = ()
+    decode: Any = None
+    vocabulary_size: int | None = None
+
+
+def parts_of(loaded: Any) -> Parts:
+    """Returns the parts of the result of `fk.pretrained.load`; another value is the model alone.
+
+    Raises:
+        TypeError: for a model with a state, which a call takes apart from the model, and for a result
+            without settings of generation.
+    """
+    if isinstance(loaded, Network) or not (hasattr(loaded, "model") and hasattr(loaded, "state")):
+        return Parts(loaded)
+    if not hasattr(loaded, "generation") or jax.tree.leaves(loaded.state):
+        kind = type(loaded).__name__
         raise TypeError(
-            f"{WHERE}: expected a model and its state, received {type(model).__name__}, which holds both. "
-            "Write fk.generate(loaded.model, loaded.state, ids)."
+            f"{WHERE}: expected a model and its state, received {kind}, which holds both. Write "
+            "fk.generate(loaded.model, loaded.state, ids)."
         )
+    tokenizer, ends = loaded.tokenizer, loaded.generation.end_ids
+    if tokenizer is None:
+        return Parts(loaded.model, ends)
+    size = min(tokenizer.size, logits_of(check_model(loaded.model)))
+    return Parts(loaded.model, ends, tokenizer.decode, size)
 
 
 def check_state(state: Any) -> None:
@@ -340,10 +376,25 @@ def integers(values: Any, name: str, shape: tuple[int, ...], least: int, most: i
     return jnp.asarray(array, jnp.int32)
 
 
-def check_ids(prompt: Prompt, model: Network) -> Prompt:
-    """Returns the prompt with int32 ids; raises an error for ids outside of the vocabulary."""
+def check_causal(reader: Reader, causal: jax.Array) -> None:
+    """Raises ValueError for a model without caches whose logits depend on later tokens."""
+    if not is_traced(causal) and not bool(causal):
+        raise ValueError(
+            f"{WHERE}: {reader.any_model()._where} has no caches and is not causal, or its logits are "
+            "not finite: the logits of the next token depend on later tokens. Use a causal mask, such "
+            "as use_causal_mask=True in MultiHeadAttention."
+        )
+
+
+def check_ids(prompt: Prompt, model: Network, size: int | None = None) -> Prompt:
+    """Returns the prompt with int32 ids; raises an error for ids outside of the vocabulary.
+
+    Args:
+        size: the number of ids; None for all that the model has.
+    """
     # before the cast, which would wrap large ids around
-    _check_range(prompt.ids, logits_of(model), "ids", "Pass lengths= if the rows are padded.")
+    size = logits_of(model) if size is None else size
+    _check_range(prompt.ids, size, "ids", "Pass lengths= if the rows are padded.")
     return prompt._replace(ids=prompt.ids.astype("int32"))
 
 
@@ -454,6 +505,19 @@ def keys_of(key: Any, samplers: Sequence[Sampler], batch: int) -> jax.Array | No
     return key[None] if batch == 1 else jax.random.split(key, batch)
 
 
+def check_ends(samplers: Sequence[Sampler], ends: jax.Array) -> None:
+    """Raises ValueError if the end tokens of a grammar end no row."""
+    for sampler in samplers:
+        constraint = sampler.find(Constraint)
+        if constraint is not None and not is_traced(ends):
+            if not np.isin(np.asarray(ends), constraint.end_ids).any():
+                raise ValueError(
+                    f"{WHERE}: expected end_ids with an end token of the grammar, one of "
+                    f"{list(constraint.end_ids)}, received {np.asarray(ends).tolist()}: no row would end "
+                    f"after a complete text. Pass end_ids={list(constraint.end_ids)}."
+                )
+
+
 def ends_of(end_ids: Any, size: int) -> jax.Array:
     """Returns the ids of the end tokens as an array.
 
@@ -514,6 +578,19 @@ def width_of(ids: Any, prompt: Prompt, is_traced: bool) -> int:
     if not is_traced:
         return int(np.max(prompt.valid.sum(1)))
     return ids.shape[1] if isinstance(ids, jax.Array | np.ndarray) else max(map(len, ids))
+
+
+def top_of(value: Any, reader: Reader) -> int | None:
+    """Returns the argument `logprobs`: a number of most likely tokens, or None."""
+    if value is None:
+        return None
+    size = reader.form.vocabulary
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value <= size:
+        raise ValueError(
+            f"{WHERE}: expected logprobs from 0 to {size}, the number of most likely tokens whose "
+            f"log-probabilities are returned, or None, received {value!r}."
+        )
+    return int(value)
 
 
 def count_of(value: Any, name: str) -> int:

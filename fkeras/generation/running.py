@@ -116,7 +116,7 @@ class Runner:
         if name not in self.readers:
             return state
         reader = self.readers[name]
-        return _enlarged_state(reader, state, rows, self._capacity(reader), self.slack)
+        return enlarged_state(reader, state, rows, self._capacity(reader), self.slack)
 
     def _room(self, used: int) -> int:
         sizes = [self._capacity(reader) for reader in self.readers.values()]
@@ -136,6 +136,11 @@ class Runner:
                 tokens = getattr(carry, name)
                 more = self.size + self.slack - tokens.shape[-1]
                 changes[name] = jnp.pad(tokens, [*[(0, 0)] * (tokens.ndim - 1), (0, more)])
+        if (logprobs := getattr(carry, "logprobs", None)) is not None:
+            more = self.size + self.slack - logprobs.chosen.shape[1]
+            changes["logprobs"] = jax.tree.map(
+                lambda a: jnp.pad(a, [(0, 0), (0, more), *[(0, 0)] * (a.ndim - 2)]), logprobs
+            )
         return carry._replace(**changes)
 
 
@@ -155,7 +160,12 @@ def _status(
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4))
-def _enlarged_state(reader: Reader, state: State, rows: int, capacity: int, slack: int) -> State:
+def enlarged_state(reader: Reader, state: State, rows: int, capacity: int, slack: int) -> State:
+    """Returns a state of a number of rows with another capacity.
+
+    Args:
+        slack: the maximum number of tokens of a rollback.
+    """
     cached = reader.form.cached
     own = {} if cached else state["model"]
     return enlarged(state, new_state(reader.any_model(), cached, own, rows, capacity, slack))

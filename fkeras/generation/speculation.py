@@ -28,8 +28,9 @@ from fkeras.generation.decoding import (
     repeated,
     write,
 )
+from fkeras.generation.logprobs import Logprobs, no_logprobs, written
 from fkeras.generation.reading import Reader
-from fkeras.generation.samplers import Sampler
+from fkeras.generation.samplers.rules import Sampler
 
 # more tokens than those of any text, and far from the largest integer
 _FAR = 1 << 30
@@ -41,6 +42,7 @@ class DraftCarry(NamedTuple):
     Attributes:
         logits: log-probabilities of the next token after the samplers; NaN if no logit is finite.
         draft_state: the state of the draft model after all tokens.
+        model_logits: the logits of the model; None if log-probabilities are not requested.
     """
 
     state: State
@@ -49,6 +51,8 @@ class DraftCarry(NamedTuple):
     lengths: jax.Array
     active: jax.Array
     draft_state: State
+    model_logits: jax.Array | None
+    logprobs: Logprobs | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,9 +78,11 @@ class Speculation(Method):
     ) -> DraftCarry:
         batch = logits.shape[0]
         tokens, lengths = jnp.zeros((batch, size), jnp.int32), jnp.zeros(batch, jnp.int32)
+        model_logits = None if self.logprobs is None else logits
         logits = log_probabilities(sampling, logits, known_ids(sampling, tokens, lengths), lengths)
-        active = jnp.ones(batch, bool)
-        return DraftCarry(state, logits, tokens, lengths, active, self.draft_state)
+        logprobs = no_logprobs(batch, size, self.logprobs)
+        rows = (tokens, lengths, jnp.ones(batch, bool))
+        return DraftCarry(state, logits, *rows, self.draft_state, model_logits, logprobs)
 
     def advance(
         self, reader: Reader, sampling: Sampling, carry: DraftCarry, steps: Any, donate: bool
@@ -143,7 +149,7 @@ def _keys(sampling: Sampling, counts: jax.Array, purpose: int) -> jax.Array:
 def _round(
     reader: Reader, draft: Reader, sampling: Sampling, count: int, carry: DraftCarry
 ) -> DraftCarry:
-    state, logits, tokens, lengths, active, draft_state = carry
+    state, logits, tokens, lengths, active, draft_state, model_logits, logprobs = carry
     # a text that outgrows its keys in this round is read again before the next round
     ends = [jnp.where(sampling.starts + lengths < b, b, _FAR) for b in reader.form.boundaries]
     most = functools.reduce(jnp.minimum, ends, jnp.full_like(lengths, _FAR)) - sampling.starts
@@ -196,12 +202,20 @@ def _round(
         accepted = accepted + going.astype(jnp.int32)
         going = going & ~jnp.isin(guess, sampling.end_ids)
     added = jnp.where(active, 1 + accepted, 0)
+    if model_logits is not None:
+        number = jnp.arange(count + 1)[None]
+        places = jnp.where(number < added[:, None], lengths[:, None] + number, tokens.shape[1])
+        before = jnp.concatenate([model_logits[:, None], values[:, :-1]], axis=1)
+        logprobs = written(logprobs, before, ids, places)
+        last = jnp.maximum(added - 1, 0)[:, None, None]
+        model_logits = jnp.take_along_axis(values, last, axis=1)[:, 0]
     surplus = jnp.where(active, count + 1 - added, 0)
     state, draft_state = take_back(state, surplus), take_back(draft_state, surplus)
     lengths = lengths + added
     last = jnp.take_along_axis(ids, jnp.maximum(added - 1, 0)[:, None], axis=1)[:, 0]
     active = active & ~((last < 0) | jnp.isin(last, sampling.end_ids)) & (lengths < sampling.limit)
-    return DraftCarry(state, next_logits, tokens, lengths, active, draft_state)
+    rows = (tokens, lengths, active)
+    return DraftCarry(state, next_logits, *rows, draft_state, model_logits, logprobs)
 
 
 def _at(logits: jax.Array, ids: jax.Array) -> jax.Array:

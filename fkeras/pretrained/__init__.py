@@ -23,6 +23,7 @@ from fkeras.pretrained.families.vit import Dinov2RegistersConfig as Dinov2Regist
 from fkeras.pretrained.families.vit import SiglipVisionConfig as SiglipVisionConfig
 from fkeras.pretrained.families.vit import ViTConfig as ViTConfig
 from fkeras.pretrained.families.whisper import WhisperConfig as WhisperConfig
+from fkeras.pretrained.files.generation import Generation as Generation
 from fkeras.pretrained.loading import Loaded as Loaded
 from fkeras.pretrained.loading import load as load
 from fkeras.pretrained.media.images import ImageProcessor as ImageProcessor

@@ -34,6 +34,7 @@ from fkeras.host.containers.errors import FileError, reading
 from fkeras.host.containers.limits import Limits
 from fkeras.host.containers.stored import Stored
 from fkeras.host.processes.arrays import put
+from fkeras.pretrained.files.generation import Generation
 from fkeras.pretrained.opening import Source, open_source
 from fkeras.pretrained.tables.config import Config
 from fkeras.pretrained.tables.dtypes import layer_policies
@@ -51,6 +52,7 @@ class Loaded(NamedTuple):
         tokenizer: the tokenizer of the folder; None if the folder has no tokenizer.
         config: the configuration, such as a `LlamaConfig`.
         processor: preprocesses images or audio; None for text models.
+        generation: the end tokens of the model, and its sampling settings; see `Generation`.
 
     Example:
         >>> import jax, tempfile, fkeras as fk
@@ -68,6 +70,7 @@ class Loaded(NamedTuple):
     tokenizer: Tokenizer | None
     config: Config
     processor: Any = None
+    generation: Generation = Generation()
 
     if not TYPE_CHECKING:  # a type checker would accept every attribute
 
@@ -105,7 +108,7 @@ def load(
         limits: resource limits.
 
     Returns:
-        Model, state, tokenizer, configuration and processor; see `Loaded`.
+        Model, state, tokenizer, configuration, processor and settings of generation; see `Loaded`.
 
     Raises:
         FileNotFoundError: for a missing folder or file.
@@ -152,7 +155,7 @@ def load(
     state = model.init_state()
     if placing is not None:
         model, state = placing.apply(model, state)
-    return Loaded(model, state, source.tokenizer, config, processor)
+    return Loaded(model, state, source.tokenizer, config, processor, source.generation)
 
 
 def _policy(dtype: Any) -> DTypePolicy:

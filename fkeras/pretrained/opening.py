@@ -11,6 +11,7 @@ from fkeras.host.containers.limits import Limits
 from fkeras.host.containers.stored import Stored
 from fkeras.pretrained.families.table import family_of, family_of_gguf
 from fkeras.pretrained.files.folder import CONFIG, read_beside, read_folder, with_modules
+from fkeras.pretrained.files.generation import Generation, generation_of_gguf, read_generation
 from fkeras.pretrained.files.gguf import is_gguf, read_gguf
 from fkeras.pretrained.files.gguf_keys import ReadKeys
 from fkeras.pretrained.tables.config import Config, reject_keys
@@ -35,6 +36,7 @@ class Source(NamedTuple):
         layout: layout of the files; None for GGUF, which `save` does not write.
         ignored: patterns of the names of unused tensors.
         tokenizer: the tokenizer, or None.
+        generation: end tokens and sampling settings.
     """
 
     file: str
@@ -47,6 +49,7 @@ class Source(NamedTuple):
     layout: Layout | None
     ignored: tuple[str, ...]
     tokenizer: Tokenizer | None
+    generation: Generation
 
 
 def open_source(path: str, limits: Limits, ignore_keys: Collection[str] = ()) -> Source:
@@ -79,6 +82,7 @@ def _open_folder(path: str, limits: Limits, ignore_keys: Collection[str]) -> Sou
         folders = [step.folder for step in sentence_steps(beside) if step is not None]
         config: Config = family.config.read(checkpoint.mapping, beside, ignore_keys)
     checkpoint = with_modules(checkpoint, folders, limits)
+    tokenizer = Tokenizer.read(checkpoint.file, limits=limits)
     return Source(
         checkpoint.file,
         CONFIG,
@@ -89,7 +93,8 @@ def _open_folder(path: str, limits: Limits, ignore_keys: Collection[str]) -> Sou
         family.adapted,
         checkpoint.layout,
         family.ignored,
-        Tokenizer.read(checkpoint.file, limits=limits),
+        tokenizer,
+        read_generation(checkpoint.file, checkpoint.mapping, tokenizer, limits),
     )
 
 
@@ -108,6 +113,7 @@ def _open_gguf(path: str, limits: Limits, ignore_keys: Collection[str]) -> Sourc
         reject_keys("GGUF", keys.unknown(keys["general.architecture"], sizes), "the file")
         classes = family.classes[mapping["model_type"]]
         config = family.config.read({"architectures": list(classes[:1]), **mapping})
+    tokenizer = Tokenizer.from_gguf(content.metadata)
     return Source(
         path,
         member,
@@ -118,5 +124,6 @@ def _open_gguf(path: str, limits: Limits, ignore_keys: Collection[str]) -> Sourc
         lambda config, tensors: config,
         None,
         table.ignored,
-        Tokenizer.from_gguf(content.metadata),
+        tokenizer,
+        generation_of_gguf(tokenizer),
     )

@@ -158,6 +158,37 @@ def test_state_continues_the_text(model):
     assert second.tokens.tolist() == [again(model, ids, 3) for ids in whole]
 
 
+def _windowed(model, mask):
+    """The model with a mask of its own in the second block."""
+    block = model.layers["block_1"]
+    attention = block.layers["attention"].replace(mask=mask)
+    block = block.replace(layers={**block.layers, "attention": attention})
+    return model.replace(layers={**model.layers, "block_1": block})
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "mask", [None, fk.masks.Causal() & fk.masks.Window(4)], ids=["full", "window"]
+)
+@pytest.mark.parametrize("start", ["default", "small", "stopped"])
+def test_states_without_room_grow(mask, start):
+    # a model with a ring buffer beside a full cache
+    model = language_models.cached(depth=2)
+    if mask is not None:
+        model = _windowed(model, mask)
+    state = model.init_cache(2, 10) if start == "small" else None
+    stop = {"stop": "none", "decode": str} if start == "stopped" else {}
+    texts, new = [list(ids) for ids in PROMPTS], PROMPTS
+    for limit in (4, 70, 3, 600, 5):
+        generated = fk.generate(model, state, new, max_new_tokens=limit, **stop)
+        for text, tokens in zip(texts, generated.tokens.tolist(), strict=True):
+            whole = fk.generate(model, None, [text], max_new_tokens=limit)
+            assert tokens == whole.tokens[0].tolist()
+        new, state = [[9, 2], [8]], generated.state
+        rows = zip(texts, generated.tokens.tolist(), new, strict=True)
+        texts = [[*text, *tokens, *more] for text, tokens, more in rows]
+
+
 @pytest.mark.exhaustive
 def test_each_row_depends_on_its_own_prompt_key_and_sampler(model):
     sampler = samplers.Chain(samplers.Temperature(2.0), samplers.RepetitionPenalty(1.2))
@@ -568,8 +599,9 @@ def test_bad_models_are_errors(model):
 
 
 def test_bad_states_are_errors(model):
-    with pytest.raises(ValueError, match="room for 11 tokens in a row, received room for 10"):
-        fk.generate(model, model.init_cache(2, 10), PROMPTS, max_new_tokens=6)
+    draft = (language_models.bigram(), None)
+    with pytest.raises(ValueError, match="room for 16 tokens in a row, received room for 10"):
+        fk.generate(model, model.init_cache(2, 10), PROMPTS, max_new_tokens=6, draft=draft)
     with pytest.raises(ValueError, match="expected a state of 2 rows, as in ids, received 3"):
         fk.generate(model, model.init_cache(3, 20), PROMPTS, max_new_tokens=6)
     with pytest.raises(ValueError, match="computes all tokens again"):

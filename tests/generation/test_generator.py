@@ -70,9 +70,48 @@ def test_wrong_fields_are_reported_before_a_call(options, message):
         fk.Generator(language_models.bigram(), **options)
 
 
-def test_the_result_of_load_is_no_model():
-    class Loaded:
+class _Letters:
+    """A tokenizer of six ids."""
+
+    size = 6
+    decode = staticmethod(_letters)
+
+
+def loaded(tokenizer, *end_ids, **state):
+    generation = fk.pretrained.Generation(end_ids)
+    config = fk.pretrained.Config()
+    return fk.pretrained.Loaded(
+        language_models.bigram(), state, tokenizer, config, generation=generation
+    )
+
+
+def test_a_loaded_model_has_the_defaults_of_its_folder():
+    free = fk.generate(language_models.bigram(), None, [[1]], None, 9, vocabulary_size=6)
+    end = int(free.tokens[0, 2])
+    first = free.tokens[0].tolist().index(end) + 1
+    pieces = []
+    result = fk.generate(
+        loaded(_Letters, end), None, [[1]], None, 9, stream=lambda row, piece: pieces.append(piece)
+    )
+    # the text does not run past the end token
+    assert result.lengths.tolist() == [first]
+    assert "".join(pieces) == _letters(free.tokens[0, :first].tolist())
+    generator = fk.Generator(loaded(_Letters, end), end_ids=(), vocabulary_size=11)
+    assert generator.vocabulary_size == 11 and generator.decode is _letters
+    assert generator(None, [[1]], max_new_tokens=9).lengths.tolist() == [9]
+    without = fk.Generator(loaded(None, 3))
+    assert (without.end_ids, without.decode, without.vocabulary_size) == ((3,), None, None)
+
+
+def test_a_loaded_state_is_passed_apart_from_the_model():
+    message = (
+        r"received Loaded, which holds both. Write fk.generate\(loaded.model, loaded.state, ids"
+    )
+    with pytest.raises(TypeError, match=message):
+        fk.Generator(loaded(None, norm=np.ones(2)))
+
+    class Other:
         model = state = None
 
-    with pytest.raises(TypeError, match="expected a model and its state, received Loaded"):
-        fk.Generator(Loaded())
+    with pytest.raises(TypeError, match="expected a model and its state, received Other"):
+        fk.Generator(Other())

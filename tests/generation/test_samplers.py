@@ -221,3 +221,53 @@ def test_error_names_sampler_argument_and_value(make, error, message):
 
 def test_names_are_published():
     assert fk.samplers.TopK is samplers.TopK and "Typical" in dir(fk.samplers)
+
+
+CONFIGURED = [
+    ({}, "Chain(Greedy())"),
+    ({"temperature": 0.3, "top_p": 0.5, "eos_token_id": 2, "max_length": 20}, "Chain(Greedy())"),
+    ({"do_sample": True}, "Chain(TopK(k=50))"),
+    ({"do_sample": True, "top_k": 0, "temperature": 1.0, "top_p": 1.0}, "Chain()"),
+    (
+        {"do_sample": True, "temperature": 0.6, "top_p": 0.9, "top_k": 20, "min_p": 0.05},
+        "Chain(Temperature(temperature=0.6), TopK(k=20), TopP(p=0.9), MinP(p=0.05))",
+    ),
+    (
+        {"num_beams": 3, "length_penalty": 2.0, "early_stopping": True},
+        "Chain(Beam(width=3, length_penalty=2.0, early_stopping=True))",
+    ),
+    (
+        {"repetition_penalty": 1.1, "suppress_tokens": [1, 2], "begin_suppress_tokens": [3]},
+        "Chain(RepetitionPenalty(penalty=1.1), SuppressedIds(ids=(1, 2), first_only=False), "
+        "SuppressedIds(ids=(3,), first_only=True), Greedy())",
+    ),
+    (
+        {"min_new_tokens": 3, "eos_token_id": 5},
+        "Chain(MinNewTokens(count=3, end_ids=(5,)), Greedy())",
+    ),
+    ({"min_new_tokens": 3, "suppress_tokens": [], "top_h": None}, "Chain(Greedy())"),
+    ({"do_sample": True, "top_k": 0, "typical_p": 0.9}, "Chain(Typical(mass=0.9))"),
+]
+
+
+@pytest.mark.parametrize(("settings", "expected"), CONFIGURED, ids=lambda v: str(v)[:30])
+def test_settings_of_files_are_samplers(settings, expected):
+    assert repr(samplers.configured(settings)) == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (3, "a mapping of settings, received 3"),
+        ({"no_repeat_ngram_size": 2}, "received no_repeat_ngram_size=2. Leave the setting out"),
+        ({"bad_words_ids": [[1]]}, "bad_words_ids"),
+        ({"do_sample": 1}, "do_sample=1"),
+        ({"do_sample": True, "num_beams": 2}, "num_beams=2"),
+        ({"early_stopping": "never", "num_beams": 2}, "early_stopping='never'"),
+        ({"do_sample": True, "temperature": 0}, "a number above 0"),
+        ({"do_sample": True, "top_k": "5"}, "an integer for `k`, received '5'"),
+    ],
+)
+def test_settings_without_a_sampler_are_errors(settings, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        samplers.configured(settings)

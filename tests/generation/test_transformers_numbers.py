@@ -40,6 +40,16 @@ def test_scores_equal_those_of_transformers(name):
     np.testing.assert_allclose(found, arrays[name], rtol=1e-6)
 
 
+def test_settings_of_files_are_the_chain_of_transformers():
+    names = {"repetition": "repetition_penalty", "typical": "typical_p"}
+    settings = {
+        names.get(name, name): next(iter(vars(sampler).values()))
+        for name, sampler in SAMPLERS.items()
+    }
+    configured = samplers.configured({"do_sample": True, **settings})
+    assert configured == samplers.Chain(*SAMPLERS.values())
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "number", [pytest.param(n, marks=() if n == 3 else pytest.mark.exhaustive) for n in range(4)]

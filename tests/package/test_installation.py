@@ -48,7 +48,7 @@ def test_every_imported_package_is_declared():
     core = {_name(r) for r in PROJECT["dependencies"]}
     optional = {
         _name(r)
-        for name in ("files", "train", "viz", "flax", "data", "onnx", "pretrained")
+        for name in ("files", "train", "viz", "flax", "data", "onnx", "pretrained", "grammars")
         for r in EXTRAS[name]
     }
     optional |= {IMPORTED_AS.get(name, name) for name in optional} | set(BROUGHT)

@@ -3,8 +3,9 @@
     python tools/references/generation_reference.py
 
 Needs torch and transformers; written with torch 2.13 and transformers 5.24. The file
-`tests/generation/data/transformers.npz` holds random scores, the scores behind each sampler, and the
-sequences of beam searches with the stored Llama, 0 behind their ends.
+`tests/generation/data/transformers.npz` holds random scores, the scores behind each sampler, the
+sequences of beam searches with the stored Llama, 0 behind their ends, and the log-probabilities of its
+greedy tokens.
 """
 
 import pathlib
@@ -62,6 +63,20 @@ def main():
         arrays[f"beam_{number}"] = np.pad(found, ((0, 0), (0, NEW - found.shape[1]))).astype(
             "int32"
         )
+    found = model.generate(
+        prompt,
+        attention_mask=torch.ones_like(prompt),
+        eos_token_id=None,
+        pad_token_id=0,
+        bos_token_id=None,
+        do_sample=False,
+        max_new_tokens=NEW,
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    arrays["transitions"] = model.compute_transition_scores(
+        found.sequences, found.scores, normalize_logits=True
+    )
     arrays = {name: np.asarray(array) for name, array in arrays.items()}
     target = ROOT / "tests/generation/data/transformers.npz"
     target.parent.mkdir(exist_ok=True)

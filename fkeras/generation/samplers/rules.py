@@ -1,11 +1,4 @@
-"""Samplers: choose the next token from the logits of a language model.
-
-A sampler processes logits: the logits of forbidden tokens become minus infinity. Afterwards the next
-token is drawn from the softmax of the logits; with `Greedy` the next token has the largest logit, and
-`Beam` searches for the best sequence. `Chain` combines samplers, and applies them in the order that
-Hugging Face documents, in whichever order they are passed. The numbers of a sampler are leaves of a
-pytree: a change of the temperature does not recompile.
-"""
+"""The samplers: rules that process the logits of the next token, and their chain."""
 
 from __future__ import annotations
 
@@ -17,24 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-
-from fkeras.authoring.engine import publish as _publish
-
-__all__ = (
-    "Beam",
-    "Chain",
-    "Greedy",
-    "History",
-    "MinNewTokens",
-    "MinP",
-    "RepetitionPenalty",
-    "Sampler",
-    "SuppressedIds",
-    "Temperature",
-    "TopK",
-    "TopP",
-    "Typical",
-)
 
 #: a Python number, or a scalar array
 Number = float | jax.Array
@@ -571,6 +546,3 @@ class Chain(Sampler):
 
     def __repr__(self) -> str:
         return f"Chain({', '.join(map(repr, self.parts))})"
-
-
-_publish(__name__)
