@@ -381,7 +381,7 @@ def test_each_row_may_have_its_own_adapter(model):
     values = transforms.adapters(adapted)
     others = [
         transforms.with_adapters(adapted, jax.tree.map(lambda a, s=s: a + s, values))
-        for s in (0.0, 0.5, -0.8)
+        for s in (0.0, 1.5, -0.8)
     ]
     prompts = [[1, 2, 3]] * 3
     generated = fk.generate(others, None, prompts, max_new_tokens=6)
