@@ -66,9 +66,9 @@ class Config(Configurable):
         >>> config = fk.pretrained.LlamaConfig.read({"model_type": "mistral", "hidden_size": 64})
         >>> config.sliding_window, config.write()
         (4096, {'model_type': 'mistral', 'hidden_size': 64})
-        >>> fk.pretrained.LlamaConfig.read({"model_type": "llama", "key_multiplier": 2.0})
+        >>> fk.pretrained.LlamaConfig.read({"model_type": "llama", "score_power": 2.0})
         Traceback (most recent call last):
-        ValueError: LlamaConfig: unknown key 'key_multiplier' with the value 2.0: unknown keys may change what the network computes. If they have no effect, remove them from config.json, or pass ignore_keys=['key_multiplier'] to load.
+        ValueError: LlamaConfig: unknown key 'score_power' with the value 2.0: unknown keys may change what the network computes. If they have no effect, remove them from config.json, or pass ignore_keys=['score_power'] to load.
     """
 
     model_type: str = option(default="", kw_only=True)
@@ -166,9 +166,11 @@ class Config(Configurable):
         mapping = dict(self.source)
         before = type(self).read(mapping, self.beside) if mapping else None
         defaults = self.defaults.get(self.model_type, {})
+        absent = self.absent.get(self.model_type, ())
         for field in _own_fields(type(self)):
             value = getattr(self, field.name)
-            if before is not None and getattr(before, field.name) == value:
+            is_same = before is not None and getattr(before, field.name) == value
+            if is_same or field.name in absent:
                 continue
             # transformers does not open some files with null, such as Qwen2 with head_dim
             if before is None and value is defaults.get(field.name, field.default) is None:
