@@ -54,6 +54,7 @@ _SPLITS = types.MappingProxyType(
             ("smollm", "starcoder", "refact", "command-r", "codeshell"), (_DIGITS, _GPT2)
         ),
         "tekken": (_TEKKEN,),
+        "falcon": (r"[\p{P}$+<=>^~|`]+", _GPT2),
     }
 )
 
@@ -183,9 +184,12 @@ def _byte_level(metadata: Mapping[str, Any], tokens: Sequence[str]) -> dict[str,
     ignores = _SPLITS[_pre(metadata)] == (_LLAMA3,)
     # Qwen normalizes to NFC; llama.cpp does not, but Hugging Face's tokenizer is the reference
     composes = _pre(metadata) in ("qwen2", "deepseek-r1-qwen")
+    steps = [*splits, byte_level()]
+    if _pre(metadata) == "falcon":
+        steps += [{"type": "Digits", "individual_digits": False}, split("[0-9]{3}")]
     return {
         "normalizer": {"type": "NFC"} if composes else None,
-        "pre_tokenizer": sequence("pretokenizers", [*splits, byte_level()]),
+        "pre_tokenizer": sequence("pretokenizers", steps),
         "decoder": byte_level(),
         "model": {
             "type": "BPE",

@@ -533,6 +533,27 @@ def test_qwen_composes_characters(pre, ids):
     assert Tokenizer.from_gguf(metadata).encode("a\u0301") == ids
 
 
+def test_falcon_splits_punctuation_and_digits():
+    tokenizers = pytest.importorskip("tokenizers")
+    kinds = tokenizers.pre_tokenizers
+    theirs = kinds.Sequence(
+        [
+            kinds.Punctuation("contiguous"),
+            kinds.ByteLevel(add_prefix_space=False),
+            kinds.Digits(individual_digits=False),
+            kinds.Split(tokenizers.Regex("[0-9][0-9][0-9]"), "isolated"),
+        ]
+    )
+    files = Tokenizer.from_gguf({**GGUF, "tokenizer.ggml.pre": "falcon"}).files
+    ours = tokenizers.Tokenizer.from_str(files["tokenizer.json"]).pre_tokenizer
+    for text in (
+        "It's 12345 + $67, isn't it?!  ",
+        "\n\n  x=1234567;½ m² \u0663\u0664 <a|b>~^`",
+        "«é» 12 a12b",
+    ):
+        assert ours.pre_tokenize_str(text) == theirs.pre_tokenize_str(text)
+
+
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
