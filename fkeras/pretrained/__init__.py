@@ -11,11 +11,16 @@ from fkeras.pretrained.families.clip import ClipTextConfig as ClipTextConfig
 from fkeras.pretrained.families.clip import ClipVisionConfig as ClipVisionConfig
 from fkeras.pretrained.families.clip import SiglipConfig as SiglipConfig
 from fkeras.pretrained.families.clip import SiglipTextConfig as SiglipTextConfig
+from fkeras.pretrained.families.falcon import FalconConfig as FalconConfig
 from fkeras.pretrained.families.gemma import GemmaConfig as GemmaConfig
 from fkeras.pretrained.families.gpt2 import GPT2Config as GPT2Config
+from fkeras.pretrained.families.gpt_neox import GPTNeoXConfig as GPTNeoXConfig
 from fkeras.pretrained.families.llama import LlamaConfig as LlamaConfig
 from fkeras.pretrained.families.mixtral import MixtralConfig as MixtralConfig
 from fkeras.pretrained.families.modernbert import ModernBertConfig as ModernBertConfig
+from fkeras.pretrained.families.opt import OPTConfig as OPTConfig
+from fkeras.pretrained.families.phi import PhiConfig as PhiConfig
+from fkeras.pretrained.families.starcoder2 import Starcoder2Config as Starcoder2Config
 from fkeras.pretrained.families.t5 import T5Config as T5Config
 from fkeras.pretrained.families.table import build as build
 from fkeras.pretrained.families.vit import Dinov2Config as Dinov2Config

@@ -11,14 +11,15 @@ import fkeras as fk
 from tests.support.paths import ROOT
 
 FILE = ROOT / "tests/pretrained/data/options.json.gz"
+DECODERS = FILE.with_name("decoders.json.gz")
 #: numbers that are stored of each output
 COUNT = 24
 _IMAGES = ("vit", "dinov2", "dinov2_with_registers", "siglip_vision_model")
 
 
-def stored():
-    """The entries that tools/references/option_reference.py wrote, by architecture."""
-    content = json.loads(gzip.decompress(FILE.read_bytes()))
+def stored(file=FILE):
+    """The entries that option_reference.py or decoder_reference.py of tools/references wrote."""
+    content = json.loads(gzip.decompress(file.read_bytes()))
     return {name: entry for name, entry in content.items() if name != "about"}
 
 
@@ -27,6 +28,11 @@ def weights(name, shape):
     numbers = np.random.RandomState(zlib.crc32(name.encode())).standard_normal(shape)
     is_norm = len(shape) == 1 and name.endswith(("weight", "gamma"))
     return np.asarray(1 + 0.3 * numbers if is_norm else 0.3 * numbers, "float32")
+
+
+def prompts():
+    """Ids (2, 20) of decoders."""
+    return np.random.RandomState(0).randint(0, 67, (2, 20)).astype("int32")
 
 
 def inputs(model_type, mapping):
@@ -48,11 +54,11 @@ def _waves(*shape):
     return np.sin(np.arange(np.prod(shape))).astype("float32").reshape(shape)
 
 
-def spread(array):
+def spread(array, digits=6):
     """Numbers from all parts of an array."""
     flat = np.asarray(array, "float32").ravel()
     places = np.unique(np.linspace(0, len(flat) - 1, COUNT).astype(int))
-    return [float(f"{flat[n]:.6g}") for n in places]
+    return [float(f"{flat[n]:.{digits}g}") for n in places]
 
 
 def mapping_of(model_type, entry, where, options):
@@ -62,11 +68,16 @@ def mapping_of(model_type, entry, where, options):
     return {"model_type": model_type, "architectures": [entry["class"]], **base, **options}
 
 
-def computed(folder, model_type, mapping, tensors):
-    """The numbers of fkeras for a `config.json` and tensors, by the names of the outputs."""
-    (folder / "config.json").write_text(json.dumps(mapping))
+def write_folder(folder, mapping, tensors):
+    """Writes a `config.json` and tensors with these shapes."""
+    (folder / "config.json").write_text(json.dumps(mapping, indent=2) + "\n")
     arrays = {name: weights(name, shape) for name, shape in tensors.items()}
     safetensors.numpy.save_file(arrays, folder / "model.safetensors", {"format": "pt"})
+
+
+def computed(folder, model_type, mapping, tensors):
+    """The numbers of fkeras for a `config.json` and tensors, by the names of the outputs."""
+    write_folder(folder, mapping, tensors)
     # the first of two biases of logits, which transformers does not use
     unused = [name.replace(".decoder.", ".") for name in tensors if name.endswith(".decoder.bias")]
     model = fk.pretrained.load(folder, dtype="float32", ignore=unused).model

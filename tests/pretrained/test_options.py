@@ -9,15 +9,20 @@ from tests.pretrained.option_checks import computed, mapping_of, stored
 ENTRIES = stored()
 # keys that may change the graph of a short text without changing its numbers
 _GRAPH = {"rope_scaling", "rope_parameters", "eos_token_id", "layerscale_value"}
+# keys of Phi 3 and Granite that `LlamaConfig` has for these architectures alone
+_OTHERS = ("partial_rotary_factor", "embedding_multiplier", "residual_multiplier")
+_FACTORS = ("attention_multiplier", "logits_scaling")
 _REFUSED = {
-    "llama": ("partial_rotary_factor",),
-    "mistral": ("partial_rotary_factor",),
-    "qwen2": ("partial_rotary_factor",),
-    "qwen3": ("partial_rotary_factor",),
-    "mixtral": ("partial_rotary_factor", "hidden_act", "num_experts"),
-    "qwen2_moe": ("partial_rotary_factor", "hidden_act"),
-    "qwen3_moe": ("partial_rotary_factor", "hidden_act", "layer_types", "num_local_experts"),
-    "smollm3": ("partial_rotary_factor",),
+    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "smollm3"), _OTHERS),
+    **dict.fromkeys(("gemma", "olmo2"), (*_OTHERS, *_FACTORS)),
+    "phi3": _OTHERS[1:],
+    "granite": ("partial_rotary_factor",),
+    "starcoder2": ("partial_rotary_factor",),
+    "falcon": ("partial_rotary_factor", "alibi"),
+    "opt": ("_remove_final_layer_norm",),
+    "mixtral": (*_OTHERS, "hidden_act", "num_experts"),
+    "qwen2_moe": (*_OTHERS, "hidden_act"),
+    "qwen3_moe": (*_OTHERS, "hidden_act", "layer_types", "num_local_experts"),
     "gemma2": ("sliding_window_pattern", "use_bidirectional_attention"),
     "gemma3_text": ("attn_logit_softcapping", "rope_parameters", "rope_scaling"),
     "bert": ("position_embedding_type",),

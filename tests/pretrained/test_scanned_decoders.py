@@ -1,4 +1,4 @@
-"""Blocks of Llama and Gemma as a loop in a training: the same numbers, names and files; decoding has no loop."""
+"""Blocks of decoders as a loop in a training: the same numbers, names and files; decoding has no loop."""
 
 import jax
 import numpy as np
@@ -9,7 +9,7 @@ from fkeras import transforms
 from fkeras.engine.graph.repeats import Repeat
 from fkeras.host.containers.limits import Limits
 from fkeras.host.containers.safetensors import open_table
-from fkeras.pretrained import GemmaConfig, LlamaConfig, build
+from fkeras.pretrained import FalconConfig, GemmaConfig, GPTNeoXConfig, LlamaConfig, build
 
 KEY = jax.random.key(0)
 IDS = np.random.default_rng(0).integers(1, 24, (4, 5)).astype("int32")
@@ -29,9 +29,15 @@ def gemma(model_type, blocks, period):
 
 
 LLAMA = LlamaConfig(24, 8, 12, 3, 2, num_key_value_heads=1, tie_word_embeddings=True)
+OLMO = LlamaConfig(24, 8, 12, 3, 2, num_key_value_heads=1, model_type="olmo2")
+NEOX = GPTNeoXConfig(24, 8, 3, 2, intermediate_size=12, rotary_pct=0.5)
+FALCON = FalconConfig(24, 8, 3, 2, ffn_hidden_size=12)
 # the configuration, and for each loop the number of repeated blocks and of calls in each
 CASES = {
     "llama": (LLAMA, (3, 1)),
+    "olmo2": (OLMO, (3, 1)),
+    "gpt_neox": (NEOX, (3, 1)),
+    "falcon": (FALCON, (3, 1)),
     "gemma2": (gemma("gemma2", 4, 2), (2, 2)),
     # five blocks with a window and one without, twice
     "gemma3": (gemma("gemma3_text", 12, 6), (2, 6)),

@@ -41,6 +41,11 @@ DECODER = {
     "rope_theta": 500.0,
 }
 HEAD = {**DECODER, "hidden_size": 24, "head_dim": 8}
+LAYER_NORM = {
+    key: value
+    for key, value in DECODER.items()
+    if key not in ("intermediate_size", "num_key_value_heads", "rope_theta")
+}
 EXPERTS = {**HEAD, "moe_intermediate_size": 12, "num_experts": 4, "num_experts_per_tok": 2}
 WINDOW = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1}
 TEXT = {
@@ -77,6 +82,17 @@ BASES = {
         "GPT2LMHeadModel",
         {"vocab_size": 67, "n_embd": 24, "n_layer": 3, "n_head": 4, "n_positions": 48},
     ),
+    "gemma": ("GemmaForCausalLM", HEAD),
+    "olmo2": ("Olmo2ForCausalLM", DECODER),
+    "granite": ("GraniteForCausalLM", DECODER),
+    "gpt_neox": (
+        "GPTNeoXForCausalLM",
+        {**LAYER_NORM, "intermediate_size": 20, "rotary_pct": 0.5},
+    ),
+    "phi": ("PhiForCausalLM", DECODER),
+    "starcoder2": ("Starcoder2ForCausalLM", {**DECODER, "sliding_window": 5}),
+    "falcon": ("FalconForCausalLM", {**LAYER_NORM, "ffn_hidden_size": 20, "rope_theta": 500.0}),
+    "opt": ("OPTForCausalLM", {**LAYER_NORM, "ffn_dim": 20, "pad_token_id": 1}),
     "mixtral": (
         "MixtralForCausalLM",
         {**HEAD, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5},
@@ -315,6 +331,28 @@ VALUES = {
     "logit_scale": [2.0],
     "embedding_multiplier": [2.0],
     "residual_multiplier": [2.0],
+    "attention_multiplier": [2.0],
+    "logits_scaling": [2.0],
+    "rotary_pct": [0.25, 1.0],
+    "rotary_emb_base": [30.0],
+    "use_parallel_residual": [False],
+    "qk_layernorm": [True],
+    "norm_epsilon": [0.3],
+    "use_bias": [False],
+    "alibi": [True],
+    "bias": [True],
+    "ffn_hidden_size": [12, None],
+    "multi_query": [False],
+    "new_decoder_architecture": [True],
+    "num_kv_heads": [2, 4],
+    "num_ln_in_parallel_attn": [1, 2],
+    "parallel_attn": [False],
+    "do_layer_norm_before": [False],
+    "enable_bias": [False],
+    "ffn_dim": [12],
+    "layer_norm_elementwise_affine": [False],
+    "word_embed_proj_dim": [12, 32, None],
+    "_remove_final_layer_norm": [True],
     "num_experts": [3],
     "num_local_experts": [3],
     "num_hidden_layers": [2],
@@ -333,6 +371,10 @@ SEVERAL = [
     {"layer_types": _TYPES, "sliding_window_pattern": 3},
     {"tie_word_embeddings": False, "scale_decoder_outputs": True},
     {"num_register_tokens": 2, "use_swiglu_ffn": True, "mlp_ratio": 3},
+    {"new_decoder_architecture": True, "num_kv_heads": 2},
+    {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1},
+    {"multi_query": False, "parallel_attn": False, "bias": True},
+    {"do_layer_norm_before": False, "word_embed_proj_dim": 12},
 ]
 SKIPPED = {
     "id2label",

@@ -1,22 +1,28 @@
-"""Transformer blocks with layer normalization, for encoders and GPT-2."""
+"""Attention of all families, and transformer blocks with layer normalization."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from fkeras import layers, ops
 from fkeras.authoring.layers import LayerScale
-from fkeras.engine import Input, KerasTensor, Model
-from fkeras.masks import Mask
+from fkeras.engine import Input, KerasTensor, Layer, Model
+from fkeras.masks import Causal, Mask, Window
 from fkeras.pretrained.blocks.projections import from_heads, gated_mlp, mlp, to_heads, width_of
 from fkeras.pretrained.blocks.repeated import repeated
 
 Tensor: TypeAlias = KerasTensor
 
 
-def norm(x: Tensor, epsilon: float, name: str, center: bool = True) -> Tensor:
-    """Records a layer normalization; without `center` it has no bias."""
-    return layers.LayerNormalization(epsilon=epsilon, center=center, name=name)(x)
+def norm(x: Tensor, epsilon: float, name: str, center: bool = True, scale: bool = True) -> Tensor:
+    """Records a layer normalization; without `center` it has no bias, without `scale` no weight."""
+    return layers.LayerNormalization(epsilon=epsilon, center=center, scale=scale, name=name)(x)
+
+
+def causal(window: int | None) -> Mask:
+    """Returns the mask of a decoder: all earlier tokens, or those in a window."""
+    return Causal() if window is None else Causal() & Window(window)
 
 
 def attention(
@@ -24,6 +30,7 @@ def attention(
     heads: int,
     size: int | None = None,
     *,
+    key_heads: int | None = None,
     source: Tensor | None = None,
     mask: Mask | None = None,
     positions: Tensor | None = None,
@@ -31,21 +38,26 @@ def attention(
     key_bias: bool | None = None,
     output_bias: bool | None = None,
     rotary: layers.RotaryEmbedding | None = None,
+    head_norm: Callable[[str], Layer] | None = None,
     scale: float | None = None,
+    soft_cap: float | None = None,
     score_bias: Tensor | None = None,
     prefix: str = "",
 ) -> Tensor:
-    """Records attention whose query, key and value have the same number of heads.
+    """Records attention between projections to heads and back.
 
     Args:
         size: size of a head; None for the width of `x` divided by `heads`.
+        key_heads: number of key and value heads, with the axis role "kv_heads"; None for `heads`.
         source: input of the key and value projections; None for self-attention.
         positions: positions of the tokens, which enable a KV cache.
         bias: whether the query, key and value projections have biases.
         key_bias: whether the key projection has a bias; None for `bias`.
         output_bias: whether the output projection has a bias; None for `bias`.
         rotary: rotary embedding of query and key.
+        head_norm: returns the normalization "query_norm" or "key_norm" for its name.
         scale: scale of the attention scores; None for `size**-0.5`.
+        soft_cap: soft cap of the attention scores.
         score_bias: added to the attention scores.
         prefix: prefix of the layer names, such as "cross_".
     """
@@ -53,12 +65,17 @@ def attention(
     size = width // heads if size is None else size
     source = x if source is None else source
     key_bias = bias if key_bias is None else key_bias
+    role = "heads" if key_heads is None else "kv_heads"
+    count = key_heads or heads
     query = to_heads(x, heads, size, f"{prefix}query", bias=bias)
-    key = to_heads(source, heads, size, f"{prefix}key", bias=key_bias)
-    value = to_heads(source, heads, size, f"{prefix}value", bias=bias)
+    key = to_heads(source, count, size, f"{prefix}key", bias=key_bias, role=role)
+    value = to_heads(source, count, size, f"{prefix}value", bias=bias, role=role)
+    if head_norm is not None:
+        query, key = head_norm("query_norm")(query), head_norm("key_norm")(key)
     if rotary is not None:
-        query, key = rotary([query, key])
-    attend = layers.DotProductAttention(mask, scale=scale, name=f"{prefix}attention")
+        query, key = rotary([query, key], *(() if positions is None else (positions,)))
+    name = f"{prefix}attention"
+    attend = layers.DotProductAttention(mask, scale=scale, soft_cap=soft_cap, name=name)
     y = attend(query, key, value, positions, bias=score_bias)
     output_bias = bias if output_bias is None else output_bias
     return from_heads(y, width, f"{prefix}output", bias=output_bias)

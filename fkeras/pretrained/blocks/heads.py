@@ -39,17 +39,21 @@ def decoder_outputs(
     ids: Tensor,
     positions: Tensor,
     embedding: layers.ReversibleEmbedding,
+    logits_scale: float = 1.0,
 ) -> Tensor | dict[str, Tensor]:
     """Records the heads of a decoder: the logits of the next token alone, or a dictionary.
 
     The dictionary has "hidden" and the outputs of the heads. "classes" is computed from the last token whose
     id is not `pad_token_id` and which the mask does not leave out.
     """
-    if config.returns_logits:
-        return embedding(x, reverse=True)
     outputs = {"hidden": x, **token_heads(config, x)}
     if "causal" in config.parts:
-        outputs["logits"] = embedding(x, reverse=True)
+        logits = embedding(x, reverse=True)
+        if logits_scale != 1.0:
+            logits = layers.Rescaling(logits_scale, name="logits_scale")(logits)
+        if config.returns_logits:
+            return logits
+        outputs["logits"] = logits
     if "classifier" in config.parts:
         if config.pad_token_id is not None:
             is_padding = ops.equal(ops.unmask(ids), config.pad_token_id)

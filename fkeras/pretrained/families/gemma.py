@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -13,18 +13,24 @@ from fkeras.host.containers.stored import Stored
 from fkeras.masks import Causal, Mask, Window
 from fkeras.pretrained.blocks import rope
 from fkeras.pretrained.blocks.activation import activation_name
+from fkeras.pretrained.blocks.encoder_blocks import attention
 from fkeras.pretrained.blocks.heads import decoder_inputs, decoder_outputs
-from fkeras.pretrained.blocks.projections import from_heads, gated_mlp, to_heads
+from fkeras.pretrained.blocks.projections import gated_mlp
 from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.files.gguf import value
 from fkeras.pretrained.files.gguf_keys import decoder_keys
 from fkeras.pretrained.tables.config import count, factor, optional_factor, positive, whole_factor
 from fkeras.pretrained.tables.decoder_config import FULL, SLIDING, DecoderConfig, pad_id, with_head
-from fkeras.pretrained.tables.decoder_rows import gguf_rows, outer_rows, self_attention_rows
+from fkeras.pretrained.tables.decoder_rows import (
+    gguf_rows,
+    outer_rows,
+    self_attention_rows,
+    with_offset,
+)
 from fkeras.pretrained.tables.family import Family, GGUFTable
 from fkeras.pretrained.tables.heads import decoder_classes
 from fkeras.pretrained.tables.inert_keys import Reasons
-from fkeras.pretrained.tables.names import Add, Row, in_blocks
+from fkeras.pretrained.tables.names import Row, in_blocks
 from fkeras.pretrained.tables.rows import dense_rows
 from fkeras.pretrained.tables.sentence_files import SENTENCE_FILES
 
@@ -242,21 +248,19 @@ def _block(config: GemmaConfig, i: int) -> Model:
 
 
 def _attention(config: GemmaConfig, i: int, x: KerasTensor, positions: KerasTensor) -> KerasTensor:
-    size, bias, shared = config.head_dim, config.attention_bias, config.num_key_value_heads
-    query = to_heads(x, config.num_attention_heads, size, "query", bias=bias)
-    key, value = (
-        to_heads(x, shared, size, name, bias=bias, role="kv_heads") for name in ("key", "value")
-    )
-    if config.head_norms:
-        query, key = _norm(config, "query_norm")(query), _norm(config, "key_norm")(key)
-    query, key = config.rotary(i)([query, key], positions)
-    attention = layers.DotProductAttention(
-        config.mask(i),
+    return attention(
+        x,
+        config.num_attention_heads,
+        config.head_dim,
+        key_heads=config.num_key_value_heads,
+        mask=config.mask(i),
+        positions=positions,
+        bias=config.attention_bias,
+        rotary=config.rotary(i),
+        head_norm=functools.partial(_norm, config) if config.head_norms else None,
         scale=config.query_pre_attn_scalar**-0.5,
         soft_cap=config.attn_logit_softcapping,
-        name="attention",
     )
-    return from_heads(attention(query, key, value, positions), config.hidden_size, bias=bias)
 
 
 def names(config: GemmaConfig) -> tuple[Row, ...]:
@@ -294,11 +298,7 @@ def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> 
 
 def gguf_names(config: GemmaConfig) -> tuple[Row, ...]:
     """Returns the table of names of GGUF files, which store norm scales plus 1."""
-    rows = gguf_rows(config, names(config), _GGUF_NAMES)
-    return tuple(
-        dataclasses.replace(row, operation=Add(1.0)) if "norm" in row.tensors else row
-        for row in rows
-    )
+    return with_offset(gguf_rows(config, names(config), _GGUF_NAMES), 1.0)
 
 
 TINY = GemmaConfig(

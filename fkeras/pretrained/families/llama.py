@@ -1,8 +1,9 @@
-"""Llama and close variants of Llama: Mistral, SmolLM 2 and 3, Qwen 2 and 3, Phi 3."""
+"""Llama and close variants: Mistral, SmolLM 2 and 3, Qwen 2 and 3, Phi 3, Gemma 1, OLMo 2, Granite."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, TypeVar
 
@@ -10,21 +11,22 @@ from fkeras import layers
 from fkeras.authoring.engine import boolean, choice, integer, real, several
 from fkeras.engine import FrozenDict, Input, KerasTensor, Model, option
 from fkeras.host.containers.stored import Stored
-from fkeras.masks import Causal, Window
 from fkeras.pretrained.blocks import rope
 from fkeras.pretrained.blocks.activation import activation_name
+from fkeras.pretrained.blocks.encoder_blocks import attention, causal
 from fkeras.pretrained.blocks.heads import decoder_inputs, decoder_outputs
-from fkeras.pretrained.blocks.projections import from_heads, gated_mlp, to_heads
+from fkeras.pretrained.blocks.projections import gated_mlp
 from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.files.gguf import value
-from fkeras.pretrained.files.gguf_keys import decoder_keys
-from fkeras.pretrained.tables.config import optional_positive, positive
+from fkeras.pretrained.files.gguf_keys import decoder_keys, single
+from fkeras.pretrained.tables.config import factor, optional_positive, positive
 from fkeras.pretrained.tables.decoder_config import SLIDING, DecoderConfig, with_head
 from fkeras.pretrained.tables.decoder_rows import (
     answer_rows,
     gguf_rows,
     outer_rows,
     self_attention_rows,
+    with_offset,
 )
 from fkeras.pretrained.tables.family import Family, GGUFTable
 from fkeras.pretrained.tables.heads import decoder_classes
@@ -34,11 +36,36 @@ from fkeras.pretrained.tables.rows import dense_rows, fused_attention_rows, fuse
 from fkeras.pretrained.tables.sentence_files import SENTENCE_FILES
 
 _rotating = several(integer(minimum=0, maximum=1), "a list of 0 and 1", least=0, optional=True)
-_TYPES = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "phi3")
+_TYPES = (
+    "llama",
+    "mistral",
+    "smollm3",
+    "qwen2",
+    "qwen3",
+    "phi3",
+    "gemma",
+    "olmo2",
+    "granite",
+)
+# factors of Granite, and their keys in GGUF files
+_FACTORS = FrozenDict(
+    {
+        "embedding_multiplier": "embedding_scale",
+        "residual_multiplier": "residual_scale",
+        "attention_multiplier": "attention.scale",
+        "logits_scaling": "logit_scale",
+    }
+)
+#: fields of Phi 3 and Granite that other architectures do not have
+OTHERS = ("partial_rotary_factor", *_FACTORS)
+_GGUF_POST_NORMS = (
+    ("post_attention_layernorm", "post_attention_norm"),
+    ("post_feedforward_layernorm", "post_ffw_norm"),
+)
 
 
 class LlamaConfig(DecoderConfig):
-    """Configuration of Llama, Mistral, SmolLM 2 and 3, Qwen 2 and 3, and Phi 3.
+    """Configuration of Llama, Mistral, SmolLM 2 and 3, Qwen 2 and 3, Phi 3, Gemma 1, OLMo 2 and Granite.
 
     The fields are the keys of `config.json`. The defaults are those of Llama, or of the architecture that
     `model_type` names.
@@ -54,6 +81,10 @@ class LlamaConfig(DecoderConfig):
         no_rope_layers: 1 for each block with rotary positions and 0 for each block without, in
             SmolLM 3; None to derive the list from `no_rope_layer_interval`.
         no_rope_layer_interval: n, where every n-th block has no rotary positions, in SmolLM 3.
+        embedding_multiplier: factor of the embeddings, in Granite.
+        residual_multiplier: factor of the outputs of attention and MLP, in Granite.
+        attention_multiplier: scale of the attention scores, in Granite.
+        logits_scaling: divisor of the logits, in Granite.
 
     Example:
         >>> import fkeras as fk
@@ -73,14 +104,23 @@ class LlamaConfig(DecoderConfig):
     max_window_layers: int = option(default=28, convert=integer(minimum=0))
     no_rope_layers: tuple[int, ...] | None = option(default=None, convert=_rotating)
     no_rope_layer_interval: int = option(default=4, convert=positive)
+    embedding_multiplier: float = option(default=1.0, convert=factor)
+    residual_multiplier: float = option(default=1.0, convert=factor)
+    attention_multiplier: float = option(default=1.0, convert=factor)
+    logits_scaling: float = option(default=1.0, convert=factor)
 
     absent: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
-        {kind: ("partial_rotary_factor",) for kind in _TYPES if kind != "phi3"}
+        {
+            **dict.fromkeys(_TYPES, OTHERS),
+            "phi3": tuple(_FACTORS),
+            "granite": ("partial_rotary_factor",),
+        }
     )
     neutral: ClassVar[Reasons] = FrozenDict(
         {
             "slices of the pretraining; transformers computes whole products": ("pretraining_tp",),
             "a copy of `max_position_embeddings` in the first files": ("max_sequence_length",),
+            "transformers reads `hidden_act` instead": ("hidden_activation",),
             "notes of the training; transformers does not read the keys": (
                 "is_llama_config",
                 "full_attn_mod",
@@ -135,6 +175,19 @@ class LlamaConfig(DecoderConfig):
                 "rms_norm_eps": 1e-5,
                 "pad_token_id": 32000,
             },
+            "gemma": {
+                "vocab_size": 256000,
+                "hidden_size": 3072,
+                "intermediate_size": 24576,
+                "num_hidden_layers": 28,
+                "num_attention_heads": 16,
+                "num_key_value_heads": 16,
+                "head_dim": 256,
+                "hidden_act": "gelu_pytorch_tanh",
+                "max_position_embeddings": 8192,
+                "tie_word_embeddings": True,
+            },
+            "olmo2": {"vocab_size": 50304, "rms_norm_eps": 1e-5},
         }
     )
 
@@ -163,7 +216,33 @@ class LlamaConfig(DecoderConfig):
 
     @property
     def head_norms(self) -> bool:
-        return self.model_type == "qwen3"
+        return self.model_type in ("qwen3", "olmo2")
+
+    @property
+    def joint_norms(self) -> bool:
+        return self.post_norms
+
+    @property
+    def post_norms(self) -> bool:
+        """Whether the outputs of attention and MLP are normalized instead of the inputs."""
+        return self.model_type == "olmo2"
+
+    @property
+    def scale_offset(self) -> float:
+        """Number that is added to the norm scales."""
+        return 1.0 if self.model_type == "gemma" else 0.0
+
+    @property
+    def embedding_scale(self) -> float:
+        """Factor of the embeddings."""
+        return self.hidden_size**0.5 if self.model_type == "gemma" else self.embedding_multiplier
+
+    @property
+    def activation(self) -> str:
+        """Activation of the MLP."""
+        # the first files of Gemma name the approximation so
+        is_renamed = self.model_type == "gemma" and self.hidden_act == "gelu"
+        return "gelu_pytorch_tanh" if is_renamed else self.hidden_act
 
     @property
     def fused(self) -> bool:
@@ -184,8 +263,10 @@ class LlamaConfig(DecoderConfig):
 
     def window(self, block: int) -> int | None:
         """Returns the window of a block; None for full attention."""
-        if self.model_type in ("llama", "mistral", "phi3"):
-            return self.sliding_window if self.model_type != "llama" else None
+        if self.model_type in ("mistral", "phi3"):
+            return self.sliding_window
+        if self.model_type in ("llama", "gemma", "olmo2", "granite"):
+            return None
         if self.model_type == "smollm3" and self.layer_types is not None:
             # `use_sliding_window` chooses the types only where the file has none
             return self.sliding_window if self.layer_types[block] == SLIDING else None
@@ -225,51 +306,72 @@ def decoder(
         tie_weights=config.tie_word_embeddings or "causal" not in config.parts,
         name="embedding",
     )
-    x = embedding(inputs[0])
+    x = _scaled(embedding(inputs[0]), config.embedding_scale, "embedding_scale")
     kinds = map(config.kind, range(config.num_hidden_layers))
     for block in repeated(lambda i: _block(config, i, feed_forward), kinds):
         x = block([x, positions])
-    x = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="norm")(x)
-    outputs = decoder_outputs(config, x, inputs[0], positions, embedding)
+    x, scale = _norm(config, "norm")(x), 1 / config.logits_scaling
+    outputs = decoder_outputs(config, x, inputs[0], positions, embedding, scale)
     return Model(inputs, outputs, name=config.model_type)
+
+
+def _norm(config: LlamaConfig, name: str) -> layers.RMSNormalization:
+    # OLMo 2 normalizes all heads together
+    axis = (-2, -1) if config.joint_norms and name in ("query_norm", "key_norm") else -1
+    return layers.RMSNormalization(
+        axis, epsilon=config.rms_norm_eps, scale_offset=config.scale_offset, name=name
+    )
+
+
+def _scaled(x: KerasTensor, scale: float, name: str) -> KerasTensor:
+    return x if scale == 1.0 else layers.Rescaling(scale, name=name)(x)
 
 
 def _block(config: LlamaConfig, i: int, feed_forward: Callable[..., KerasTensor]) -> Model:
     x = Input((None, config.hidden_size), name="x")
     positions = Input((None,), dtype="int32", name="positions")
-    y = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="attention_norm")(x)
-    y = layers.Add(name="attention_add")([x, _attention(config, i, y, positions)])
-    z = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="mlp_norm")(y)
-    y = layers.Add(name="mlp_add")([y, feed_forward(config, i, z)])
+    y = _residual(config, "attention", x, lambda x: _attention(config, i, x, positions))
+    y = _residual(config, "mlp", y, lambda x: feed_forward(config, i, x))
     return Model([x, positions], y)
+
+
+def _residual(
+    config: LlamaConfig, part: str, x: KerasTensor, function: Callable[[KerasTensor], KerasTensor]
+) -> KerasTensor:
+    """Records `x + function(norm(x))`, or `x + norm(function(x))` in OLMo 2."""
+    if config.post_norms:
+        y = _norm(config, f"{part}_post_norm")(function(x))
+    else:
+        y = function(_norm(config, f"{part}_norm")(x))
+    y = _scaled(y, config.residual_multiplier, f"{part}_scale")
+    return layers.Add(name=f"{part}_add")([x, y])
 
 
 def plain_mlp(config: LlamaConfig, block: int, x: KerasTensor) -> KerasTensor:
     """Returns the output of the gated MLP of a block."""
-    return gated_mlp(x, config.intermediate_size, config.hidden_act, bias=config.mlp_bias)
+    return gated_mlp(x, config.intermediate_size, config.activation, bias=config.mlp_bias)
 
 
 def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTensor) -> KerasTensor:
-    size, bias = config.head_size, config.attention_bias
-    query = to_heads(x, config.num_attention_heads, size, "query", bias=bias)
-    key, value = (
-        to_heads(x, config.key_heads, size, name, bias=bias, role="kv_heads")
-        for name in ("key", "value")
+    rotary = layers.RotaryEmbedding(
+        max_wavelength=config.rope_theta,
+        partial=config.partial_rotary_factor,
+        scaling=config.scaling(),
+        name="rotary",
     )
-    if config.head_norms:
-        query = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="query_norm")(query)
-        key = layers.RMSNormalization(epsilon=config.rms_norm_eps, name="key_norm")(key)
-    if config.has_rotary(i):
-        query, key = layers.RotaryEmbedding(
-            max_wavelength=config.rope_theta,
-            partial=config.partial_rotary_factor,
-            scaling=config.scaling(),
-            name="rotary",
-        )([query, key], positions)
-    window = config.window(i)
-    mask = Causal() if window is None else Causal() & Window(window)
-    y = layers.DotProductAttention(mask, name="attention")(query, key, value, positions)
-    return from_heads(y, config.hidden_size, bias=config.output_bias)
+    return attention(
+        x,
+        config.num_attention_heads,
+        config.head_size,
+        key_heads=config.key_heads,
+        mask=causal(config.window(i)),
+        positions=positions,
+        bias=config.attention_bias,
+        output_bias=config.output_bias,
+        rotary=rotary if config.has_rotary(i) else None,
+        head_norm=functools.partial(_norm, config) if config.head_norms else None,
+        scale=config.attention_multiplier if config.model_type == "granite" else None,
+    )
 
 
 def names(config: LlamaConfig) -> tuple[Row, ...]:
@@ -286,9 +388,12 @@ def names(config: LlamaConfig) -> tuple[Row, ...]:
 def block_rows(config: LlamaConfig) -> tuple[Row, ...]:
     """Returns the rows of a block except those of its feed-forward network."""
     b = "model.layers.{i}."
-    rows = (
-        Row(f"{b}input_layernorm.weight", "block_{i}/attention_norm/scale"),
-        Row(f"{b}post_attention_layernorm.weight", "block_{i}/mlp_norm/scale"),
+    tensors, end = ("input_layernorm", "post_attention_layernorm"), "norm"
+    if config.post_norms:
+        tensors, end = ("post_attention_layernorm", "post_feedforward_layernorm"), "post_norm"
+    rows = tuple(
+        Row(f"{b}{tensor}.weight", f"block_{{i}}/{part}_{end}/scale")
+        for tensor, part in zip(tensors, ("attention", "mlp"), strict=True)
     )
     if not config.fused:
         return (*rows, *self_attention_rows(config))
@@ -338,6 +443,13 @@ def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> 
     if model_type == "phi3":
         original = value(metadata, "phi3.rope.scaling.original_context_length", int)
         mapping["original_max_position_embeddings"] = original or mapping["max_position_embeddings"]
+    if model_type == "granite":
+        width = mapping.get("hidden_size", 0) // mapping["num_attention_heads"]
+        size = mapping.get("head_dim") or width or 1
+        for name, key in _FACTORS.items():
+            # llama.cpp takes 0 for no factor
+            default = size**-0.5 if name == "attention_multiplier" else 1.0
+            mapping[name] = single(value(metadata, f"granite.{key}", float) or default)
     mapping["attention_bias"] = "blk.0.attn_q.bias" in tensors
     mapping["mlp_bias"] = "blk.0.ffn_down.bias" in tensors
     return {"model_type": model_type, **mapping}
@@ -345,7 +457,8 @@ def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> 
 
 def gguf_names(config: LlamaConfig) -> tuple[Row, ...]:
     """Returns the table of names of GGUF files."""
-    return gguf_rows(config, names(config))
+    rows = gguf_rows(config, names(config), _GGUF_POST_NORMS if config.post_norms else ())
+    return with_offset(rows, config.scale_offset)
 
 
 TINY = LlamaConfig(
@@ -381,6 +494,9 @@ FAMILY = Family(
             "qwen2": decoder_classes("Qwen2"),
             "qwen3": decoder_classes("Qwen3"),
             "phi3": decoder_classes("Phi3", answers=False),
+            "gemma": ("GemmaForCausalLM",),
+            "olmo2": ("Olmo2ForCausalLM",),
+            "granite": ("GraniteForCausalLM",),
         }
     ),
     config=LlamaConfig,
@@ -392,7 +508,7 @@ FAMILY = Family(
     adapted=adapted,
     files=SENTENCE_FILES,
     gguf=GGUFTable(
-        architectures=("llama", "smollm3", "qwen2", "qwen3", "phi3"),
+        architectures=tuple(kind for kind in _TYPES if kind != "mistral"),
         mapping=gguf_mapping,
         names=gguf_names,
         ignored=("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"),

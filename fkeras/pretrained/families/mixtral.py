@@ -137,9 +137,9 @@ class MixtralConfig(LlamaConfig):
     )
     absent: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
         {
-            "mixtral": ("partial_rotary_factor",),
-            "qwen2_moe": ("partial_rotary_factor",),
-            "qwen3_moe": ("partial_rotary_factor", "layer_types"),
+            "mixtral": llama.OTHERS,
+            "qwen2_moe": llama.OTHERS,
+            "qwen3_moe": (*llama.OTHERS, "layer_types"),
         }
     )
     neutral: ClassVar[Reasons] = FrozenDict(

@@ -23,6 +23,7 @@ _KEYS = (
     ("max_position_embeddings", "context_length", int),
     ("sliding_window", "attention.sliding_window", int),
 )
+_LAYER_NORM = ("layer_norm_eps", "attention.layer_norm_epsilon", float)
 # scaling factors in use with Llama 3.1 and 3.2, whose other numbers are these
 _LLAMA3_FACTORS = (8.0, 16.0, 32.0)
 _LLAMA3 = (
@@ -35,7 +36,7 @@ _INERT = FrozenDict(
     {
         "the order of channels of the converted checkpoint": ("tensor_data_layout",),
         "whether the checkpoint was trained with its scaling": ("rope.scaling.finetuned",),
-        "decoders have RMS normalizations": ("attention.layer_norm_epsilon",),
+        "only decoders with layer normalizations read the key": ("attention.layer_norm_epsilon",),
     }
 )
 # keys that `decoder_keys` does not read, with the values that change nothing
@@ -103,20 +104,27 @@ class ReadKeys(Mapping[str, Any]):
         return dict(sorted(unknown.items()))
 
 
-def decoder_keys(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> dict[str, Any]:
+def single(number: float) -> float:
+    """Returns the shortest decimal number of a float32: 1e-5 is stored as 9.9999997e-06."""
+    return float(np.float32(number).astype(str))
+
+
+def decoder_keys(
+    metadata: Mapping[str, Any], tensors: Mapping[str, Stored], layer_norms: bool = False
+) -> dict[str, Any]:
     """Returns the keys that a file has, with the vocabulary, the tied head, positions and token ids.
+
+    Args:
+        layer_norms: whether the decoder has layer normalizations, with the key `layer_norm_eps`.
 
     Raises:
         ValueError: for a missing number of blocks, values of another type, and a missing embedding.
     """
     architecture = metadata["general.architecture"]
-    found = {name: value(metadata, f"{architecture}.{key}", kind) for name, key, kind in _KEYS}
+    keys = (*_KEYS, *((_LAYER_NORM,) if layer_norms else ()))
+    found = {name: value(metadata, f"{architecture}.{key}", kind) for name, key, kind in keys}
     mapping: dict[str, Any] = {name: item for name, item in found.items() if item is not None}
-    # single precision: 1e-5 is stored as 9.9999997e-06
-    mapping = {
-        k: float(np.float32(v).astype(str)) if isinstance(v, float) else v
-        for k, v in mapping.items()
-    }
+    mapping = {k: single(v) if isinstance(v, float) else v for k, v in mapping.items()}
     embeddings = tensors.get("token_embd.weight")
     if embeddings is None or len(embeddings.shape) != 2:
         raise ValueError("expected the tensor 'token_embd.weight' (v, d). Convert the model again.")

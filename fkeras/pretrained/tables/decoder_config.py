@@ -27,7 +27,7 @@ pad_id = integer(minimum=-1, maximum=2**31 - 1, optional=True)
 SLIDING, FULL = "sliding_attention", "full_attention"
 
 
-def _scaling(value: Any) -> Mapping[str, Any] | None:
+def rotary_scaling(value: Any) -> Mapping[str, Any] | None:
     """Accepts None or a mapping whose numbers are within the range of float32."""
     if value is None:
         return value
@@ -137,7 +137,7 @@ class DecoderConfig(CausalConfig):
     max_position_embeddings: int = option(default=2048, convert=positive)
     rms_norm_eps: float = option(default=1e-6, convert=factor)
     rope_theta: float = option(default=10000.0, convert=factor)
-    rope_scaling: FrozenDict[Any] | None = option(default=None, convert=_scaling)
+    rope_scaling: FrozenDict[Any] | None = option(default=None, convert=rotary_scaling)
     attention_bias: bool = option(default=False, convert=boolean)
     sliding_window: int | None = option(default=None, convert=optional_positive)
     layer_types: tuple[str, ...] | None = option(default=None, convert=block_types(SLIDING, FULL))
@@ -176,5 +176,10 @@ class DecoderConfig(CausalConfig):
 
     @property
     def head_norms(self) -> bool:
-        """Whether queries and keys are normalized, head by head."""
+        """Whether queries and keys are normalized."""
+        return False
+
+    @property
+    def joint_norms(self) -> bool:
+        """Whether these normalizations take all heads together, not head by head."""
         return False

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterable
 
 from fkeras.pretrained.tables.decoder_config import CausalConfig, DecoderConfig
-from fkeras.pretrained.tables.names import Permuted, Row, Then
+from fkeras.pretrained.tables.names import Add, HeadBias, Permuted, Row, Same, Then
 from fkeras.pretrained.tables.rows import attention_rows, dense_rows, logit_row, token_head_rows
 from fkeras.pretrained.tables.sentence_files import sentence_rows
 
 # architectures whose class for answers has the model under another name
 _TRANSFORMER = ("llama", "smollm3", "qwen2", "qwen3", "qwen3_moe")
-_GGUF_PERMUTED = ("llama", "mistral", "smollm3", "mixtral")
+_GGUF_PERMUTED = ("llama", "mistral", "smollm3", "mixtral", "granite")
 _GGUF_NAMES = (
     ("model.embed_tokens", "token_embd"),
     ("model.norm", "output_norm"),
@@ -73,7 +73,7 @@ def answer_rows(config: CausalConfig, rows: tuple[Row, ...]) -> tuple[Row, ...]:
 def self_attention_rows(config: DecoderConfig) -> tuple[Row, ...]:
     """Returns the rows of self-attention with separate projections, and of query and key norms."""
     prefix, layer = "model.layers.{i}.self_attn.", "block_{i}/"
-    norms = ("query", "key") if config.head_norms else ()
+    norms = (("query", config.num_attention_heads), ("key", config.key_heads))
     return (
         *attention_rows(
             prefix,
@@ -85,7 +85,14 @@ def self_attention_rows(config: DecoderConfig) -> tuple[Row, ...]:
             bias=config.attention_bias,
             output_bias=config.output_bias,
         ),
-        *(Row(f"{prefix}{n[0]}_norm.weight", f"{layer}{n}_norm/scale") for n in norms),
+        *(
+            Row(
+                f"{prefix}{part[0]}_norm.weight",
+                f"{layer}{part}_norm/scale",
+                HeadBias(heads, config.head_size) if config.joint_norms else Same(),
+            )
+            for part, heads in (norms if config.head_norms else ())
+        ),
     )
 
 
@@ -113,3 +120,11 @@ def gguf_rows(
             operation = Then(Permuted(heads), operation)
         renamed.append(dataclasses.replace(row, tensors=tensor, operation=operation))
     return tuple(renamed)
+
+
+def with_offset(rows: Iterable[Row], offset: float) -> tuple[Row, ...]:
+    """Returns rows of a GGUF file, whose norm scales include the number that the layers add."""
+    return tuple(
+        dataclasses.replace(row, operation=Add(offset)) if offset and "norm" in row.tensors else row
+        for row in rows
+    )

@@ -195,11 +195,14 @@ class Split(Operation):
         sizes: size of each part along the axis.
         axis: axis of the tensor.
         then: operation of each part; an empty tuple for the identity.
+        groups: number of groups along the axis, each with its share of all parts, such as the rows of
+            query, key and value of one head.
     """
 
     sizes: tuple[int, ...]
     axis: int = 0
     then: tuple[Operation, ...] = ()
+    groups: int = 1
 
     @property
     def _parts(self) -> tuple[Operation, ...]:
@@ -207,12 +210,23 @@ class Split(Operation):
 
     def read_all(self, tensors: Arrays) -> Arrays:
         (tensor,) = tensors
-        parts = np.split(tensor, np.cumsum(self.sizes)[:-1], axis=self.axis)
+        ends = np.cumsum(self.sizes)[:-1] // self.groups
+        parts = np.split(self._grouped(tensor), ends, axis=self.axis + 1)
+        parts = [self._flat(part) for part in parts]
         return tuple(op.read(part) for op, part in zip(self._parts, parts, strict=True))
 
     def write_all(self, weights: Arrays) -> Arrays:
         parts = [op.write(weight) for op, weight in zip(self._parts, weights, strict=True)]
-        return (np.concatenate(parts, axis=self.axis),)
+        grouped = [self._grouped(part) for part in parts]
+        return (self._flat(np.concatenate(grouped, axis=self.axis + 1)),)
+
+    def _grouped(self, array: np.ndarray) -> np.ndarray:
+        before, after = array.shape[: self.axis], array.shape[self.axis + 1 :]
+        return array.reshape(*before, self.groups, array.shape[self.axis] // self.groups, *after)
+
+    def _flat(self, array: np.ndarray) -> np.ndarray:
+        before, after = array.shape[: self.axis], array.shape[self.axis + 2 :]
+        return array.reshape(*before, self.groups * array.shape[self.axis + 1], *after)
 
     def tensor_shapes(self, shapes: Sequence[Shape]) -> tuple[Shape, ...]:
         parts = [

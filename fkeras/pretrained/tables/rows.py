@@ -73,13 +73,20 @@ def attention_rows(
 
 
 def fused_attention_rows(
-    tensor: str, layer: str, heads: int, size: int, key_heads: int | None = None, bias: bool = True
+    tensor: str,
+    layer: str,
+    heads: int,
+    size: int,
+    key_heads: int | None = None,
+    bias: bool = True,
+    groups: int = 1,
 ) -> tuple[Row, ...]:
     """Returns the rows of query, key and value in one tensor.
 
     Args:
         tensor: tensor name without "weight" or "bias" at the end.
         layer: prefix of the weight paths.
+        groups: number of groups of rows, each with query heads, a key head and a value head.
     """
     counts = (heads, key_heads or heads, key_heads or heads)
     return _fused_rows(
@@ -89,6 +96,7 @@ def fused_attention_rows(
         tuple(Heads(n, size) for n in counts),
         tuple(HeadBias(n, size) for n in counts),
         bias,
+        groups,
     )
 
 
@@ -105,10 +113,15 @@ def _fused_rows(
     kernels: tuple[Operation, ...],
     biases: tuple[Operation, ...],
     bias: bool,
+    groups: int = 1,
 ) -> tuple[Row, ...]:
     weights = (("weight", "kernel", kernels), ("bias", "bias", biases))
     return tuple(
-        Row(f"{tensor}{theirs}", tuple(f"{path}/{ours}" for path in paths), Split(sizes, then=then))
+        Row(
+            f"{tensor}{theirs}",
+            tuple(f"{path}/{ours}" for path in paths),
+            Split(sizes, then=then, groups=groups),
+        )
         for theirs, ours, then in weights[: 1 + bias]
     )
 

@@ -22,7 +22,7 @@ from tests.pretrained import checks, folders
         ({"hidden_size": 10**6}, "another shape or dtype"),
         ({"num_attention_heads": 8}, "another shape or dtype"),
         ({"head_dim": 9}, "odd|even"),
-        ({"logits_scaling": 8.0}, "unknown key 'logits_scaling'"),
+        ({"logits_scaling": 8.0}, "logits_scaling: expected 1.0, since transformers ignores"),
         ({"quantization_config": {"quant_method": "gptq"}}, "quantization_config"),
     ],
 )

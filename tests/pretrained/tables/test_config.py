@@ -133,6 +133,6 @@ def test_values_are_refused_with_key_value_and_range(mapping, words):
 
 
 def test_no_other_architecture_is_proposed():
-    for model_type in ("gemma", "llama4", "berts"):
+    for model_type in ("gemmas", "llama4", "berts"):
         with pytest.raises(ValueError, match=f"received '{model_type}'. Other arch"):
             family_of({"model_type": model_type})

@@ -38,6 +38,12 @@ CASES = {
         [(6, 3)],
         [(3, 2, 2), (3, 2)],
     ),
+    "Split in groups": (
+        Split((4, 2), then=(Heads(2, 2), Transpose()), groups=2),
+        [(6, 3)],
+        [(3, 2, 2), (3, 2)],
+    ),
+    "Split along columns in groups": (Split((4, 2), axis=1, groups=2), [(3, 6)], [(3, 4), (3, 2)]),
     "Split along columns": (Split((4, 4, 4), axis=1), [(3, 12)], [(3, 4)] * 3),
     "Stack": (Stack(Transpose()), [(3, 4)] * 5, [(5, 4, 3)]),
 }
@@ -68,6 +74,12 @@ def test_heads_are_those_of_the_rows():
     assert np.array_equal(
         np.einsum("cd,cde->e", heads, HeadsIn(2, 5).read(output)), output @ heads.reshape(-1)
     )
+
+
+def test_groups_hold_their_share_of_each_part():
+    rows = np.array([[10, 11, 20, 12, 13, 21]])
+    weights = Split((4, 2), axis=1, groups=2).read_all((rows,))
+    assert [weight.tolist() for weight in weights] == [[[10, 11, 12, 13]], [[20, 21]]]
 
 
 def test_the_permutation_is_the_inverse_of_that_of_the_writer():

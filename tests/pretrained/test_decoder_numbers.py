@@ -1,0 +1,153 @@
+"""Decoders with unusual options: the numbers and tokens of transformers, folders and GGUF files."""
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import fkeras as fk
+from fkeras import transforms
+from tests.pretrained import option_checks
+from tests.support.quick_cases import quick_cases
+
+ENTRIES = option_checks.stored(option_checks.DECODERS)
+QUICK = "gpt_neox-parallel"
+
+
+def folder_of(name, path):
+    """Writes the folder of an entry."""
+    entry = ENTRIES[name]
+    option_checks.write_folder(path, entry["config"], entry["tensors"])
+    return path
+
+
+def close(array, numbers, message):
+    """Compares numbers spread over an array, relative to the largest number."""
+    expected = np.asarray(numbers)
+    ours = np.asarray(option_checks.spread(array, 9))
+    error = np.abs(ours - expected).max() / np.abs(expected).max()
+    assert error < 3e-6, (message, error)
+
+
+@pytest.mark.parametrize("name", quick_cases(ENTRIES, QUICK))
+def test_logits_hidden_states_and_tokens_equal_those_of_transformers(name, tmp_path):
+    entry, ids = ENTRIES[name], option_checks.prompts()
+    model = fk.pretrained.load(folder_of(name, tmp_path)).model
+    count = len(entry["hidden"]) - 1
+    probed = transforms.probe(model, [f"block_{n}" for n in range(count)])
+    logits, values = jax.jit(lambda model, ids: model(ids))(probed, ids)
+    close(logits, entry["logits"], "logits")
+    # the last hidden state of transformers is that after the last norm
+    for n in range(count - 1):
+        close(values[f"block_{n}_ib-0"], entry["hidden"][n + 1], f"block_{n}")
+    generated = fk.generate(model, None, ids[:, :7], max_new_tokens=9, cache=True)
+    assert generated.tokens.tolist() == entry["greedy"]
+
+
+@pytest.mark.parametrize("name", quick_cases(ENTRIES, QUICK))
+def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
+    loaded = fk.pretrained.load(folder_of(name, tmp_path))
+    fk.pretrained.save(tmp_path / "again", loaded.model, loaded.state, loaded.config)
+    for file in ("config.json", "model.safetensors"):
+        assert (tmp_path / "again" / file).read_bytes() == (tmp_path / file).read_bytes()
+
+
+def in_parts(array, groups, counts):
+    """The rows of a fused projection, ordered by part and not by group, as llama.cpp's converter does."""
+    rows = array.reshape(groups, sum(counts), -1, *array.shape[1:])
+    parts = np.split(rows, np.cumsum(counts)[:-1], axis=1)
+    return np.concatenate([part.reshape(-1, *array.shape[1:]) for part in parts])
+
+
+def permuted(array, heads):
+    """The order of the channels of a head in GGUF files of Llama."""
+    split = array.reshape(heads, 2, array.shape[0] // heads // 2, *array.shape[1:])
+    return split.swapaxes(1, 2).reshape(array.shape)
+
+
+ARCHITECTURES = {"gpt_neox": "GPTNEOX", "phi": "PHI2"}
+
+
+def write_gguf(name, path):
+    """Writes the GGUF file of an entry with the names of the gguf package."""
+    gguf = pytest.importorskip("gguf")
+    config = ENTRIES[name]["config"]
+    model_type, heads = config["model_type"], config["num_attention_heads"]
+    kind = gguf.MODEL_ARCH[ARCHITECTURES.get(model_type) or model_type.upper()]
+    writer = gguf.GGUFWriter(path, gguf.MODEL_ARCH_NAMES[kind])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    sizes = [config[key] for key in ("intermediate_size", "ffn_hidden_size") if key in config]
+    writer.add_feed_forward_length(sizes[0] if sizes else 4 * config["hidden_size"])
+    writer.add_head_count(heads)
+    default = 1 if model_type == "falcon" else heads
+    key_heads = config.get("num_key_value_heads", config.get("num_kv_heads", default))
+    writer.add_head_count_kv(key_heads)
+    head = config.get("head_dim", config["hidden_size"] // heads)
+    writer.add_key_length(head)
+    partial = config.get("rotary_pct", config.get("partial_rotary_factor"))
+    if model_type in ("gpt_neox", "phi"):
+        partial = partial or {"gpt_neox": 0.25, "phi": 0.5}[model_type]
+        writer.add_rope_dimension_count(int(partial * head))
+    writer.add_rope_freq_base(config.get("rope_theta", config.get("rotary_emb_base", 10000.0)))
+    if model_type in ("gemma", "olmo2", "granite"):
+        writer.add_layer_norm_rms_eps(config.get("rms_norm_eps", 1e-6))
+    else:
+        names = ("layer_norm_eps", "norm_epsilon", "layer_norm_epsilon")
+        writer.add_layer_norm_eps(next((config[n] for n in names if n in config), 1e-5))
+    if model_type == "gpt_neox":
+        writer.add_parallel_residual(config.get("use_parallel_residual", True))
+    if model_type == "granite":
+        writer.add_attention_scale(config["attention_multiplier"])
+        writer.add_embedding_scale(config["embedding_multiplier"])
+        writer.add_residual_scale(config["residual_multiplier"])
+        writer.add_logit_scale(config["logits_scaling"])
+    scaling = config.get("rope_scaling", {})
+    if scaling:
+        writer.add_rope_scaling_type(gguf.RopeScalingType(scaling.get("type") or "yarn"))
+        writer.add_rope_scaling_factor(scaling["factor"])
+    if "original_max_position_embeddings" in scaling:
+        writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
+    names = gguf.get_tensor_name_map(kind, config["num_hidden_layers"])
+    arrays = safetensors.numpy.load_file(path.parent / "model.safetensors")
+    for tensor, array in arrays.items():
+        if "query_key_value" in tensor:
+            array = in_parts(array, *_groups(config))
+        if model_type == "granite" and ("q_proj" in tensor or "k_proj" in tensor):
+            array = permuted(array, heads if "q_proj" in tensor else key_heads)
+        if model_type == "gemma" and "norm" in tensor:
+            array = array + 1
+        writer.add_tensor(names.get_name(tensor, try_suffixes=(".weight", ".bias")), array)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _groups(config):
+    """The number of groups, and the heads of each part of a group."""
+    heads = config["num_attention_heads"]
+    if config.get("new_decoder_architecture"):
+        return config["num_kv_heads"], (heads // config["num_kv_heads"], 1, 1)
+    return (1, (heads, 1, 1)) if config["model_type"] == "falcon" else (heads, (1, 1, 1))
+
+
+# llama.cpp has no OPT, no norms of heads in Phi, no window in StarCoder 2, and only parallel Falcon
+OTHERS = ("phi", "starcoder2", "falcon-sequential", "opt", "opt-350m", "opt-plain")
+GGUF = [name for name in ENTRIES if name not in OTHERS]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", GGUF)
+def test_a_gguf_file_holds_the_same_model(name, tmp_path):
+    path = write_gguf(name, folder_of(name, tmp_path) / "m.gguf")
+    file, folder = fk.pretrained.load(path), fk.pretrained.load(tmp_path)
+    for ours, theirs in zip(*map(jax.tree.leaves, (file.model, folder.model)), strict=True):
+        # (w + 1) - 1 is not w in the last bits
+        np.testing.assert_allclose(ours, theirs, atol=1e-6 if name == "gemma" else 0)
+    fk.pretrained.save(tmp_path / "again", file.model, file.state, file.config)
+    again = fk.pretrained.load(tmp_path / "again")
+    assert again.model == file.model
+    assert fk.engine.unbuilt(file.model) == fk.engine.unbuilt(folder.model)

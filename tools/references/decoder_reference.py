@@ -1,0 +1,174 @@
+"""Writes tests/pretrained/data/decoders.json.gz: what transformers computes with small decoders.
+
+For each row: `config.json` with unusual options, the names and shapes of the tensors, numbers of the
+hidden states and logits, and the tokens of greedy decoding. Tensors have the numbers of
+`option_checks.weights`, which depend only on name and shape, so that the tests write them again.
+
+Run it like option_reference.py: `python tools/references/decoder_reference.py [NAME ...]`. With
+`--open FOLDER ...` it opens folders that fkeras wrote, and compares their logits with `logits.npy`.
+"""
+
+import gzip
+import json
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import transformers
+from safetensors.numpy import load_file, save_file
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+from tests.pretrained import option_checks
+
+FILE = option_checks.DECODERS
+SMALL = {
+    "vocab_size": 67,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+}
+ROTARY = {**SMALL, "intermediate_size": 20, "rope_theta": 300.0}
+KEYS = {**ROTARY, "num_key_value_heads": 2}
+NEOX = {**SMALL, "intermediate_size": 20, "rotary_emb_base": 300, "layer_norm_eps": 1e-3}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+FALCON = {**SMALL, "rope_theta": 300.0}
+#: name, class and keys of the configurations
+ROWS = {
+    "gpt_neox": ("GPTNeoXForCausalLM", {**NEOX, "rotary_pct": 0.5, "use_parallel_residual": False}),
+    "gpt_neox-parallel": (
+        "GPTNeoXForCausalLM",
+        {
+            **{**NEOX, "attention_bias": False, "tie_word_embeddings": True},
+            "rope_scaling": {"type": "linear", "factor": 2.0},
+        },
+    ),
+    "gemma": (
+        "GemmaForCausalLM",
+        {
+            **{**ROTARY, "hidden_size": 24, "head_dim": 10, "num_key_value_heads": 1},
+            **{"hidden_act": "gelu", "attention_bias": True, "rms_norm_eps": 1e-3},
+        },
+    ),
+    "phi": (
+        "PhiForCausalLM",
+        {
+            **{**KEYS, "qk_layernorm": True, "partial_rotary_factor": 0.75},
+            **{"layer_norm_eps": 1e-3, "hidden_act": "relu"},
+        },
+    ),
+    "phi-tied": (
+        "PhiForCausalLM",
+        {**ROTARY, "tie_word_embeddings": True, "num_key_value_heads": 1},
+    ),
+    "olmo2": (
+        "Olmo2ForCausalLM",
+        {**KEYS, "rope_scaling": YARN, "attention_bias": True, "rms_norm_eps": 1e-3},
+    ),
+    "granite": (
+        "GraniteForCausalLM",
+        {
+            **{**KEYS, "embedding_multiplier": 3.0, "residual_multiplier": 0.3},
+            **{"attention_multiplier": 0.2, "logits_scaling": 4.0, "attention_bias": True},
+            **{"mlp_bias": True, "tie_word_embeddings": True},
+        },
+    ),
+    "starcoder2": ("Starcoder2ForCausalLM", {**KEYS, "sliding_window": 5, "norm_epsilon": 1e-3}),
+    "starcoder2-plain": (
+        "Starcoder2ForCausalLM",
+        {**KEYS, "use_bias": False, "tie_word_embeddings": False},
+    ),
+    "falcon": ("FalconForCausalLM", {**FALCON, "layer_norm_epsilon": 1e-3}),
+    "falcon-40b": (
+        "FalconForCausalLM",
+        {
+            **{**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2},
+            **{"tie_word_embeddings": False, "ffn_hidden_size": 20},
+        },
+    ),
+    "falcon-11b": (
+        "FalconForCausalLM",
+        {
+            **{**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2},
+            **{"num_ln_in_parallel_attn": 1, "rope_scaling": {**YARN}},
+        },
+    ),
+    "falcon-sequential": (
+        "FalconForCausalLM",
+        {
+            **{**FALCON, "multi_query": False, "parallel_attn": False, "bias": True},
+            **{"activation": "relu", "ffn_hidden_size": 20},
+        },
+    ),
+    "opt": ("OPTForCausalLM", {**SMALL, "ffn_dim": 20, "pad_token_id": 1}),
+    "opt-350m": (
+        "OPTForCausalLM",
+        {**SMALL, "ffn_dim": 20, "do_layer_norm_before": False, "word_embed_proj_dim": 12},
+    ),
+    "opt-plain": (
+        "OPTForCausalLM",
+        {
+            **{**SMALL, "ffn_dim": 20, "enable_bias": False, "activation_function": "gelu"},
+            **{"layer_norm_elementwise_affine": False, "tie_word_embeddings": False},
+        },
+    ),
+}
+
+
+@torch.no_grad()
+def describe(model_type, cls, keys):
+    """Returns the entry of a row."""
+    mapping = {"model_type": model_type, "architectures": [cls], **keys}
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder)
+        (path / "config.json").write_text(json.dumps(mapping))
+        kind = getattr(transformers, cls)
+        kind(transformers.AutoConfig.from_pretrained(path)).save_pretrained(path)
+        tensors = load_file(path / "model.safetensors")
+        arrays = {name: option_checks.weights(name, array.shape) for name, array in tensors.items()}
+        save_file(arrays, path / "model.safetensors", {"format": "pt"})
+        (path / "config.json").write_text(json.dumps(mapping))
+        model = kind.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
+    ids = torch.tensor(option_checks.prompts().astype("int64"))
+    out = model(ids, output_hidden_states=True)
+    tokens = ids[:, :7]
+    for _ in range(9):
+        tokens = torch.cat([tokens, model(tokens).logits[:, -1].argmax(-1, keepdim=True)], 1)
+    hidden = [option_checks.spread(state.numpy(), 9) for state in out.hidden_states]
+    return {
+        "config": mapping,
+        "tensors": {name: list(array.shape) for name, array in tensors.items()},
+        "hidden": hidden,
+        "logits": option_checks.spread(out.logits.numpy(), 9),
+        "greedy": tokens[:, 7:].tolist(),
+    }
+
+
+@torch.no_grad()
+def compare(folder):
+    """Opens a folder that fkeras wrote."""
+    path = pathlib.Path(folder)
+    model, loading = transformers.AutoModelForCausalLM.from_pretrained(
+        path, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
+    )
+    ids = torch.tensor(option_checks.prompts().astype("int64"))
+    expected = np.load(path / "logits.npy")
+    error = np.abs(model.eval()(ids).logits.numpy() - expected).max() / np.abs(expected).max()
+    print(f"{path.name}: relative error {error:.1e}", {k: v for k, v in loading.items() if v})
+
+
+if __name__ == "__main__":
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    if sys.argv[1:2] == ["--open"]:
+        for chosen in sys.argv[2:]:
+            compare(chosen)
+        sys.exit()
+    content = json.loads(gzip.decompress(FILE.read_bytes())) if FILE.exists() else {}
+    content["about"] = f"torch {torch.__version__}, transformers {transformers.__version__}"
+    for chosen in sys.argv[1:] or ROWS:
+        content[chosen] = describe(chosen.partition("-")[0], *ROWS[chosen])
+    FILE.write_bytes(gzip.compress(json.dumps(content, sort_keys=True).encode(), mtime=0))
+    print(f"{FILE.stat().st_size} bytes")
