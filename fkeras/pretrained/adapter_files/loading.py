@@ -233,6 +233,8 @@ def _lora(
             "belongs to another model.",
             file=file,
         )
+    by_layer = np.argsort(module.order)
+    b, magnitudes = b[by_layer], None if magnitudes is None else magnitudes[by_layer]
     found, start = {}, 0
     for path, (kernel, shapes), size in zip(module.paths, pieces, sizes, strict=True):
         # (out, in, *window) in the file, (*window, in, out) here
@@ -270,7 +272,8 @@ def _ia3(
     sizes = [math.prod(shapes["factors"]) for _, shapes in pieces]
     parts = [factors.reshape(-1)] * len(sizes)
     if scales == "outputs":
-        parts = np.split(factors.reshape(-1), np.cumsum(sizes)[:-1])
+        by_layer = np.argsort(module.order) if factors.size == sum(sizes) else slice(None)
+        parts = np.split(factors.reshape(-1)[by_layer], np.cumsum(sizes)[:-1])
     if [part.size for part in parts] != sizes:
         raise FileError(
             f"expected ia3_l of {name!r} with {sum(sizes)} numbers, received the shape {factors.shape}. "

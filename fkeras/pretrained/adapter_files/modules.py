@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -43,6 +44,24 @@ class Module(NamedTuple):
     match: Match
     paths: tuple[str, ...]
     kernels: tuple[Kernel | None, ...]
+
+    @property
+    def order(self) -> np.ndarray:
+        """For each output of the tensor its index among the outputs of all layers, one layer after the other."""
+        sizes = [k.sizes(k.outputs) for k in self.kernels if k is not None]
+        counts = [math.prod(size) for size in sizes]
+        if len(counts) == 1:
+            return np.arange(counts[0])
+        marked = np.split(np.arange(sum(counts), dtype="int32"), np.cumsum(counts)[:-1])
+        # the axes of the outputs come last in a kernel of a fused tensor
+        kernels = [
+            np.broadcast_to(part.reshape(size), kernel.shape)
+            for part, size, kernel in zip(marked, sizes, self.kernels, strict=True)
+            if kernel is not None
+        ]
+        (tensor,) = self.match.operation.write_all(tuple(kernels))
+        # (in, out) in GPT-2, (out, in) elsewhere
+        return tensor[0] if len(tensor) == 1 or tensor[0, 0] == tensor[1, 0] else tensor[:, 0]
 
     @property
     def is_vocabulary(self) -> bool:

@@ -200,7 +200,7 @@ def _lora_arrays(
     if all(np.array_equal(a, first) and s == scale for a, s in present):
         a, rank = first, first.shape[0]
         rights = [r if r.shape[1] else np.zeros((len(r), rank), "float32") for r in rights]
-        b = np.concatenate(rights)
+        b = np.concatenate(rights)[module.order]
     else:
         # other factors A: one adapter with all of them, whose B is block-diagonal
         a = np.concatenate([left for left, _ in present])
@@ -211,6 +211,7 @@ def _lora_arrays(
             factor = 1.0 if left is None else left[1] / scale
             b[row : row + len(right), column : column + right.shape[1]] = right * factor
             row, column = row + len(right), column + right.shape[1]
+        b = b[module.order]
     kernel = module.kernels[0]
     assert kernel is not None
     if kernel.is_table:
@@ -220,7 +221,7 @@ def _lora_arrays(
     b = b.reshape(*b.shape, *(1 for _ in window))
     arrays = {f"{name}.{keys[0]}": a, f"{name}.{keys[1]}": b}
     if magnitudes:
-        arrays[f"{name}.lora_magnitude_vector"] = np.concatenate(magnitudes)
+        arrays[f"{name}.lora_magnitude_vector"] = np.concatenate(magnitudes)[module.order]
     return arrays, rank, scale
 
 
@@ -243,7 +244,7 @@ def _ia3_arrays(
             fed.append(name)
             factors = parts[0][None]
         elif scales == {"outputs"}:
-            factors = np.concatenate(parts)[:, None]
+            factors = np.concatenate(parts)[modules[name].order, None]
         else:
             raise ValueError(
                 f"pretrained.save_adapter: the checkpoint fuses {', '.join(modules[name].paths)}: scale "

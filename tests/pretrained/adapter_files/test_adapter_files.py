@@ -10,12 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import safetensors.numpy
 
 import fkeras as fk
 from fkeras import layers, transforms
 from fkeras.engine import FrozenDict
 from fkeras.host.containers.errors import FileError
 from fkeras.transforms import IA3, Bottleneck, DoRA, LoRA
+from tests.pretrained import option_checks
 from tests.support.quick_cases import quick_cases
 
 DATA = pathlib.Path(__file__).parents[1] / "data"
@@ -196,6 +198,37 @@ def test_adapters_of_fused_projections_become_one_adapter(tmp_path):
     mixed = transforms.adapt(phi.model, "block_0/query", DoRA(2), KEY)
     with pytest.raises(ValueError, match="give each of them a DoRA"):
         fk.pretrained.save_adapter(tmp_path, mixed, phi.config)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["gpt_neox", "falcon-40b"])
+@pytest.mark.parametrize("adapter", [LoRA(2, alpha=6), DoRA(2), IA3()])
+def test_factors_of_a_tensor_in_groups_have_the_order_of_its_rows(name, adapter, tmp_path):
+    entry = option_checks.stored(option_checks.DECODERS)[name]
+    option_checks.write_folder(tmp_path, entry["config"], entry["tensors"])
+    base = fk.pretrained.load(tmp_path)
+    model = base.model
+    for part in ("query", "key", "value"):
+        model = shifted(transforms.adapt(model, f"*/{part}", adapter, KEY))
+    fk.pretrained.save_adapter(tmp_path / "adapter", model, base.config)
+    again = fk.pretrained.load_adapter(tmp_path / "adapter", base.model, base.config)
+    np.testing.assert_allclose(again(IDS), model(IDS), atol=1e-5)
+    merged = transforms.merge_adapters(model)
+    fk.pretrained.save(tmp_path / "merged", merged, {}, base.config)
+    files = ("model.safetensors", "merged/model.safetensors", "adapter/adapter_model.safetensors")
+    before, after, factors = (safetensors.numpy.load_file(tmp_path / file) for file in files)
+    for key in [k for k in factors if k.endswith(("lora_B.weight", "ia3_l"))]:
+        module = key.removeprefix("base_model.model.").removesuffix(".ia3_l")
+        tensor = f"{module.removesuffix('.lora_B.weight')}.weight"
+        if isinstance(adapter, IA3):
+            expected = before[tensor] * factors[key]
+        else:
+            update = factors[key] @ factors[key.replace("lora_B", "lora_A")]
+            expected = before[tensor] + update * adapter.scale
+        if isinstance(adapter, DoRA):
+            magnitude = factors[key.replace("lora_B.weight", "lora_magnitude_vector")]
+            expected *= (magnitude / np.linalg.norm(expected, axis=1))[:, None]
+        np.testing.assert_allclose(after[tensor], expected, atol=1e-5)
 
 
 def changed(folder, tmp_path, change=None, tensors=None):
