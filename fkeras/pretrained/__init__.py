@@ -11,6 +11,7 @@ from fkeras.pretrained.families.clip import ClipTextConfig as ClipTextConfig
 from fkeras.pretrained.families.clip import ClipVisionConfig as ClipVisionConfig
 from fkeras.pretrained.families.clip import SiglipConfig as SiglipConfig
 from fkeras.pretrained.families.clip import SiglipTextConfig as SiglipTextConfig
+from fkeras.pretrained.families.deepseek import DeepseekConfig as DeepseekConfig
 from fkeras.pretrained.families.falcon import FalconConfig as FalconConfig
 from fkeras.pretrained.families.gemma import GemmaConfig as GemmaConfig
 from fkeras.pretrained.families.gpt2 import GPT2Config as GPT2Config

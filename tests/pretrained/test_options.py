@@ -20,6 +20,10 @@ _REFUSED = {
     "starcoder2": ("partial_rotary_factor",),
     "falcon": ("partial_rotary_factor", "alibi"),
     "opt": ("_remove_final_layer_norm",),
+    "deepseek_v2": (
+        *(*_OTHERS, *_FACTORS, "hidden_act", "head_dim", "norm_topk_prob"),
+        *("scoring_func", "moe_layer_freq"),
+    ),
     "mixtral": (*_OTHERS, "hidden_act", "num_experts"),
     "qwen2_moe": (*_OTHERS, "hidden_act"),
     "qwen3_moe": (*_OTHERS, "hidden_act", "layer_types", "num_local_experts"),

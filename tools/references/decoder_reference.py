@@ -35,6 +35,11 @@ KEYS = {**ROTARY, "num_key_value_heads": 2}
 NEOX = {**SMALL, "intermediate_size": 20, "rotary_emb_base": 300, "layer_norm_eps": 1e-3}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 FALCON = {**SMALL, "rope_theta": 300.0}
+LATENT = {
+    **{**ROTARY, "hidden_size": 24, "kv_lora_rank": 12, "qk_nope_head_dim": 6},
+    **{"qk_rope_head_dim": 4, "v_head_dim": 8, "n_routed_experts": 5, "num_experts_per_tok": 2},
+    **{"moe_intermediate_size": 12, "experts_implementation": "eager"},
+}
 #: name, class and keys of the configurations
 ROWS = {
     "gpt_neox": ("GPTNeoXForCausalLM", {**NEOX, "rotary_pct": 0.5, "use_parallel_residual": False}),
@@ -102,6 +107,18 @@ ROWS = {
             **{"activation": "relu", "ffn_hidden_size": 20},
         },
     ),
+    "deepseek_v2": (
+        "DeepseekV2ForCausalLM",
+        {
+            **{**LATENT, "q_lora_rank": 10, "attention_bias": True, "routed_scaling_factor": 2.5},
+            **{"first_k_dense_replace": 1, "rms_norm_eps": 1e-3},
+            "rope_scaling": {**YARN, "mscale": 0.7, "mscale_all_dim": 0.4},
+        },
+    ),
+    "deepseek_v2-lite": (
+        "DeepseekV2ForCausalLM",
+        {**LATENT, "q_lora_rank": None, "mlp_bias": True, "tie_word_embeddings": True},
+    ),
     "opt": ("OPTForCausalLM", {**SMALL, "ffn_dim": 20, "pad_token_id": 1}),
     "opt-350m": (
         "OPTForCausalLM",
@@ -130,6 +147,7 @@ def describe(model_type, cls, keys):
         arrays = {name: option_checks.weights(name, array.shape) for name, array in tensors.items()}
         save_file(arrays, path / "model.safetensors", {"format": "pt"})
         (path / "config.json").write_text(json.dumps(mapping))
+        mapping.pop("experts_implementation", None)
         model = kind.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
     ids = torch.tensor(option_checks.prompts().astype("int64"))
     out = model(ids, output_hidden_states=True)

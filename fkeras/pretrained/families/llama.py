@@ -290,13 +290,16 @@ def build(config: LlamaConfig) -> Model:
 
 
 def decoder(
-    config: LlamaConfig, feed_forward: Callable[[Any, int, KerasTensor], KerasTensor]
+    config: LlamaConfig,
+    feed_forward: Callable[[Any, int, KerasTensor], KerasTensor],
+    attend: Callable[[Any, int, KerasTensor, KerasTensor], KerasTensor] | None = None,
 ) -> Model:
     """Returns the graph of a decoder whose blocks have attention and a feed-forward network.
 
     Args:
         feed_forward: records the feed-forward network; takes the configuration, the index of the block
             and the normalized hidden states.
+        attend: records attention; takes also the positions. None for the attention of Llama.
     """
     inputs = decoder_inputs(config)
     positions = layers.Positions(name="positions")(*inputs)
@@ -308,7 +311,7 @@ def decoder(
     )
     x = _scaled(embedding(inputs[0]), config.embedding_scale, "embedding_scale")
     kinds = map(config.kind, range(config.num_hidden_layers))
-    for block in repeated(lambda i: _block(config, i, feed_forward), kinds):
+    for block in repeated(lambda i: _block(config, i, feed_forward, attend), kinds):
         x = block([x, positions])
     x, scale = _norm(config, "norm")(x), 1 / config.logits_scaling
     outputs = decoder_outputs(config, x, inputs[0], positions, embedding, scale)
@@ -327,10 +330,16 @@ def _scaled(x: KerasTensor, scale: float, name: str) -> KerasTensor:
     return x if scale == 1.0 else layers.Rescaling(scale, name=name)(x)
 
 
-def _block(config: LlamaConfig, i: int, feed_forward: Callable[..., KerasTensor]) -> Model:
+def _block(
+    config: LlamaConfig,
+    i: int,
+    feed_forward: Callable[..., KerasTensor],
+    attend: Callable[..., KerasTensor] | None,
+) -> Model:
     x = Input((None, config.hidden_size), name="x")
     positions = Input((None,), dtype="int32", name="positions")
-    y = _residual(config, "attention", x, lambda x: _attention(config, i, x, positions))
+    attend = attend or _attention
+    y = _residual(config, "attention", x, lambda x: attend(config, i, x, positions))
     y = _residual(config, "mlp", y, lambda x: feed_forward(config, i, x))
     return Model([x, positions], y)
 

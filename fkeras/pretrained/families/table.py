@@ -9,6 +9,7 @@ from fkeras.engine import Model
 from fkeras.pretrained.families import (
     bert,
     clip,
+    deepseek,
     falcon,
     gemma,
     gpt2,
@@ -36,6 +37,7 @@ FAMILIES: tuple[Family, ...] = (
     starcoder2.FAMILY,
     falcon.FAMILY,
     opt.FAMILY,
+    deepseek.FAMILY,
     t5.FAMILY,
     bert.BERT,
     bert.ROBERTA,
