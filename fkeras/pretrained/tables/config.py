@@ -166,19 +166,21 @@ class Config(Configurable):
         mapping = dict(self.source)
         before = type(self).read(mapping, self.beside) if mapping else None
         defaults = self.defaults.get(self.model_type, {})
+        fields = {**{f.name: f.default for f in _own_fields(type(self))}, **defaults}
+        values = {name: getattr(self, name) for name in fields}
+        if before is None:
+            # some classes of transformers take null for a value of a key that they lack
+            changed = {
+                n for n, value in values.items() if value is not None or fields[n] is not None
+            }
+        else:
+            changed = {name for name, value in values.items() if getattr(before, name) != value}
+        for alias, names in self.aliases.items():
+            if alias in mapping and changed.intersection(names):
+                del mapping[alias]
+                changed |= {n for n in names if n in mapping or values[n] != fields[n]}
         absent = self.absent.get(self.model_type, ())
-        for field in _own_fields(type(self)):
-            value = getattr(self, field.name)
-            is_same = before is not None and getattr(before, field.name) == value
-            if is_same or field.name in absent:
-                continue
-            # transformers does not open some files with null, such as Qwen2 with head_dim
-            if before is None and value is defaults.get(field.name, field.default) is None:
-                continue
-            mapping[field.name] = value
-            for alias, names in self.aliases.items():
-                if field.name in names:
-                    mapping.pop(alias, None)
+        mapping |= {n: v for n, v in values.items() if n in changed and n not in absent}
         return thaw(mapping)
 
 

@@ -106,6 +106,13 @@ def test_a_changed_configuration_writes_the_changed_keys():
     slower = dataclasses.replace(config, rope_theta=8.0)
     assert slower.write() == {"model_type": "llama", "rope_theta": 8.0}
     assert LlamaConfig.read(slower.write()).rope_theta == 8.0
+    # the other keys of the mapping become keys of their own
+    scaling = {"rope_type": "linear", "factor": 4.0}
+    mapping["rope_parameters"] = {"rope_theta": 7, **scaling}
+    slower = dataclasses.replace(LlamaConfig.read(mapping), rope_theta=8.0)
+    assert slower.write() == {"model_type": "llama", "rope_theta": 8.0, "rope_scaling": scaling}
+    scaled = dataclasses.replace(LlamaConfig.read(mapping), rope_scaling=None)
+    assert scaled.write() == {"model_type": "llama", "rope_theta": 7.0, "rope_scaling": None}
 
 
 @pytest.mark.one_in(4)
