@@ -11,7 +11,7 @@ import numpy as np
 from fkeras.authoring.engine import explains_arguments
 from fkeras.engine import Network
 from fkeras.generation.generator import GREEDY, Generated, Generator
-from fkeras.generation.requests import LoadedModel
+from fkeras.generation.loaded import LoadedModel
 from fkeras.generation.samplers.rules import Sampler
 from fkeras.generation.watching import Stream
 

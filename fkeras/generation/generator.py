@@ -22,9 +22,9 @@ from fkeras.generation.decoding import (
     all_steps,
     read_prompt,
 )
+from fkeras.generation.loaded import LoadedModel, parts_of
 from fkeras.generation.logprobs import Logprobs, finished, finished_on_host
 from fkeras.generation.reading import Reader
-from fkeras.generation.requests import LoadedModel
 from fkeras.generation.running import Runner, enlarged_state, size_for
 from fkeras.generation.samplers.rules import Beam, Greedy, Sampler
 from fkeras.generation.speculation import Speculation
@@ -113,7 +113,7 @@ class Generator:
     cache: bool | None = None
 
     def __post_init__(self) -> None:
-        parts = requests.parts_of(self.model)
+        parts = parts_of(self.model)
         object.__setattr__(self, "model", parts.model)
         for name in ("end_ids", "decode", "vocabulary_size"):
             if getattr(self, name) is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -306,50 +306,6 @@ def _stacked(models: Sequence[Network]) -> tuple[Network, tuple[bool, ...]]:
         leaves.append(jnp.stack(group) if is_own else group[0])
         own.append(is_own)
     return jax.tree.unflatten(structure, leaves), tuple(own)
-
-
-class LoadedModel(Protocol):
-    """The result of `fk.pretrained.load`, which this package does not import."""
-
-    @property
-    def model(self) -> Any: ...
-    @property
-    def state(self) -> Any: ...
-    @property
-    def tokenizer(self) -> Any: ...
-    @property
-    def generation(self) -> Any: ...
-
-
-class Parts(NamedTuple):
-    """What the result of `fk.pretrained.load` says about its model; the fields are those of `Generator`."""
-
-    model: Any
-    end_ids: Any = ()
-    decode: Any = None
-    vocabulary_size: int | None = None
-
-
-def parts_of(loaded: Any) -> Parts:
-    """Returns the parts of the result of `fk.pretrained.load`; another value is the model alone.
-
-    Raises:
-        TypeError: for a model with a state, which a call takes apart from the model, and for a result
-            without settings of generation.
-    """
-    if isinstance(loaded, Network) or not (hasattr(loaded, "model") and hasattr(loaded, "state")):
-        return Parts(loaded)
-    if not hasattr(loaded, "generation") or jax.tree.leaves(loaded.state):
-        kind = type(loaded).__name__
-        raise TypeError(
-            f"{WHERE}: expected a model and its state, received {kind}, which holds both. Write "
-            "fk.generate(loaded.model, loaded.state, ids)."
-        )
-    tokenizer, ends = loaded.tokenizer, loaded.generation.end_ids
-    if tokenizer is None:
-        return Parts(loaded.model, ends)
-    size = min(tokenizer.size, logits_of(check_model(loaded.model)))
-    return Parts(loaded.model, ends, tokenizer.decode, size)
 
 
 def check_state(state: Any) -> None:

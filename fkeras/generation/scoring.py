@@ -16,6 +16,7 @@ from fkeras.engine import Network
 from fkeras.generation import capacities, requests
 from fkeras.generation.caches import lengths_of, new_state, take_rows
 from fkeras.generation.decoding import Prompt, packed, read_prompt
+from fkeras.generation.loaded import LoadedModel, parts_of
 from fkeras.generation.logprobs import (
     Logprobs,
     finished,
@@ -25,7 +26,6 @@ from fkeras.generation.logprobs import (
 )
 from fkeras.generation.prompts import prompt_of
 from fkeras.generation.reading import Reader
-from fkeras.generation.requests import LoadedModel
 from fkeras.generation.running import enlarged_state, size_for
 
 _WHERE = "fk.score"
@@ -129,7 +129,7 @@ def score(
         )
     with _named():
         requests.check_state(state)
-        network = requests.parts_of(model).model
+        network = parts_of(model).model
         reader, others = requests.reader_of(
             network, rows, batch, (inputs, inputs_mask), vocabulary_size, cache
         )

@@ -86,6 +86,25 @@ def test_a_loop_with_a_boolean_condition_counts_as_zero_steps():
     assert (program.cycles, program.rare) == (10, 70)
 
 
+SLICED = """\
+%fused (p: f32[64]) -> f32[4] {
+  %p = f32[64]{0} parameter(0)
+  ROOT %part = f32[4]{0} slice(%p), slice={[0:4]}
+}
+
+ENTRY %main (a: f32[64]) -> f32[4] {
+  %a = f32[64]{0} parameter(0)
+  ROOT %fusion = f32[4]{0} fusion(%a), kind=kLoop, calls=%fused
+}
+"""
+
+
+def test_a_fusion_that_slices_an_operand_reads_the_slice():
+    assert programs.Program(SLICED, trips=1).bytes == 16 + 16
+    whole = SLICED.replace("slice(%p), slice={[0:4]}", "reduce(%p)")
+    assert programs.Program(whole, trips=1).bytes == 16 + 256
+
+
 def test_a_compiler_that_is_not_installed_is_named():
     target = programs.Target("tpu", "no_such_compiler", "jax[tpu]")
     assert target.missing == "no compiler for tpu: pip install jax[tpu]"

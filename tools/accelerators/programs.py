@@ -213,7 +213,7 @@ class Program:
 
     def _read_by_fusion(self, line, sizes):
         """Returns the bytes that a fusion reads of each operand: only the slices, if it only slices it."""
-        inner = self.computations[re.search(r"calls=%?([\w.\-]+)", line)[1]]
+        inner = self.computations.get(re.search(r"calls=%?([\w.\-]+)", line)[1], [])
         found = [match.groups() for match in map(_OPERATION.match, inner) if match]
         read = list(sizes)
         for name, _, kind, number in found:
