@@ -48,7 +48,11 @@ def lines_of_table() -> Iterator[str]:
         }
         found = {parts: _outputs(family, parts) for parts in {*heads.values()}}
         for model_type, classes in family.classes.items():
-            outputs = dict.fromkeys(name for cls in classes for name in found[heads[cls]])
+            # folders of timm name no class
+            parts = [heads[cls] for cls in classes] or [getattr(family.tiny, "parts", ())]
+            outputs = dict.fromkeys(
+                name for n in parts for name in found.get(n) or _outputs(family, n)
+            )
             cells = f"`{model_type}`", _listed(classes), options, gguf, _listed(outputs)
             yield f"| {' | '.join(cells)} |"
 

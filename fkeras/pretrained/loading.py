@@ -22,7 +22,13 @@ from fkeras.authoring.engine import (
     leaves_of,
     skeleton_of,
 )
-from fkeras.authoring.saving import abstract_build, as_layout, is_finite, warn_not_finite
+from fkeras.authoring.saving import (
+    abstract_build,
+    as_layout,
+    is_finite,
+    warn_not_finite,
+    with_arrays,
+)
 from fkeras.authoring.transforms import with_policies
 from fkeras.engine import (
     DTypePolicy,
@@ -40,6 +46,7 @@ from fkeras.pretrained.tables.config import Config
 from fkeras.pretrained.tables.dtypes import layer_policies
 from fkeras.pretrained.tables.layout import Layout
 from fkeras.pretrained.tables.names import Match
+from fkeras.pretrained.tables.state import state_entries
 from fkeras.pretrained.texts.tokenizer import Tokenizer
 
 
@@ -48,7 +55,8 @@ class Loaded(NamedTuple):
 
     Attributes:
         model: the model with its weights.
-        state: the state of the model; `{}` if no layer has state.
+        state: the state of the model, such as the averages of batch normalizations; `{}` if no layer has
+            state.
         tokenizer: the tokenizer of the folder; None if the folder has no tokenizer.
         config: the configuration, such as a `LlamaConfig`.
         processor: preprocesses images or audio; None for text models.
@@ -149,10 +157,12 @@ def load(
     skeleton = skeleton_of(model)
     shapes = dict(zip(skeleton.names, leaves_of(model), strict=True))
     shapes = {name: shape for name, shape in shapes.items() if shape is not None}
+    entries = state_entries(state_shapes)
+    shapes |= entries
     _check_shapes(matches, shapes, tensors, source.file)
     weights = _read(matches, shapes, tensors, source.file)
+    state = with_arrays(state_shapes, {("state", name): weights.pop(name) for name in entries})
     model = replace_weights(model, weights)
-    state = model.init_state()
     if placing is not None:
         model, state = placing.apply(model, state)
     return Loaded(model, state, source.tokenizer, config, processor, source.generation)

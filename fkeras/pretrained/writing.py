@@ -7,7 +7,7 @@ import functools
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -38,6 +38,7 @@ from fkeras.pretrained.tables.family import Family
 from fkeras.pretrained.tables.heads import HeadsConfig, class_of, parts_of_class
 from fkeras.pretrained.tables.layout import FileLayout, Layout
 from fkeras.pretrained.tables.names import Match
+from fkeras.pretrained.tables.state import state_entries
 from fkeras.pretrained.texts.tokenizer import Tokenizer
 
 _SINGLE = np.dtype("float32")
@@ -66,7 +67,7 @@ def save(
     Args:
         folder: the folder; missing folders are created. Each file is replaced atomically.
         model: a model with the graph of the configuration. Merge adapters and dequantize weights first.
-        state: the state, or None; the format cannot store a state.
+        state: the state, such as `loaded.state`; None for a model without state.
         config: the configuration of the model, such as `loaded.config`.
         tokenizer: the tokenizer, such as `loaded.tokenizer`, whose files are also written.
         dtype: "float32", "bfloat16" or "float16", to which the weights are rounded; by default the
@@ -105,9 +106,13 @@ def save(
             f"pretrained.save: expected one of {', '.join(COMPUTED)} as dtype, received "
             f"{describe_value(dtype)}. Leave dtype out to write the weights in their own dtypes."
         )
-    weights = _leaves(model)
-    described = abstract_build(family.build(config))[0]
-    _check(weights, _leaves(described), type(config).__name__)
+    described, described_state = abstract_build(family.build(config))
+    entries = state_entries(state)
+    # caches are no part of a checkpoint
+    weights = _leaves(model) | {
+        k: entries[k] for k in state_entries(described_state) if k in entries
+    }
+    _check(weights, _leaves(described) | state_entries(described_state), type(config).__name__)
     _check_layers(model, described, type(config).__name__)
     check_donated(model, "pretrained.save", SAVE_THE_NEW)
     if is_spread(model):
@@ -153,7 +158,7 @@ def save(
             )
         return written[id(match)][n]
 
-    kinds = _dtypes(layout, sources, weights, tensor, target)
+    kinds = _dtypes(layout, sources, weights, entries, tensor, target)
     files = _files(layout, {name: str(dtype_name(kind)) for name, kind in kinds.items()})
     is_changed = files != layout.files
     for file in files:
@@ -261,10 +266,11 @@ def _dtypes(
     layout: Layout,
     sources: Mapping[str, tuple[Match, int]],
     weights: Mapping[str, Any],
+    entries: Collection[str],
     tensor: Callable[[str], np.ndarray],
     dtype: str | None,
 ) -> dict[str, np.dtype]:
-    """Returns the dtype of each tensor in the files.
+    """Returns the dtype of each tensor in the files; `entries` are the paths of the state.
 
     Raises:
         ValueError: for a dtype that the format lacks, and numbers that are too large for `dtype`.
@@ -291,8 +297,13 @@ def _dtypes(
                     f"{dtype}. Nothing was written; give dtype='bfloat16', or leave dtype out."
                 )
         # NumPy's float64 equals None
-        elif before is not None and before != own == loaded(_layer(match)).variable_dtype:
-            # loading converted the file's dtype, such as float64, which may hold the numbers exactly
+        elif (
+            before is not None
+            and before != own
+            and (match.weights[0] in entries or own == loaded(_layer(match)).variable_dtype)
+        ):
+            # loading converted the file's dtype, such as float64, which may hold the numbers exactly;
+            # averages are float32 in all models
             array = tensor(name)
             exact = np.array_equal(array.astype(before).astype(own), array, equal_nan=True)
             kind = before if exact else own

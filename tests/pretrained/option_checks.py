@@ -12,9 +12,21 @@ from tests.support.paths import ROOT
 
 FILE = ROOT / "tests/pretrained/data/options.json.gz"
 DECODERS = FILE.with_name("decoders.json.gz")
+#: penalty of repetitions of generated tokens
+PENALTY = 5.0
 #: numbers that are stored of each output
 COUNT = 24
-_IMAGES = ("vit", "dinov2", "dinov2_with_registers", "siglip_vision_model")
+_IMAGES = (
+    "vit",
+    "deit",
+    "resnet",
+    "convnext",
+    "dinov2",
+    "dinov2_with_registers",
+    "siglip_vision_model",
+)
+#: architectures with an encoder and a decoder of texts
+TEXT_TO_TEXT = ("t5", "mt5", "bart", "mbart", "marian", "m2m_100", "pegasus")
 
 
 def stored(file=FILE):
@@ -24,15 +36,34 @@ def stored(file=FILE):
 
 
 def weights(name, shape):
-    """The numbers of a tensor: random by its name, near 1 for norms."""
+    """The numbers of a tensor: random by its name, near 1 for norms, positive for variances."""
     numbers = np.random.RandomState(zlib.crc32(name.encode())).standard_normal(shape)
     is_norm = len(shape) == 1 and name.endswith(("weight", "gamma"))
+    if name.endswith("running_var"):
+        return np.exp(numbers).astype("float32")
     return np.asarray(1 + 0.3 * numbers if is_norm else 0.3 * numbers, "float32")
 
 
 def prompts():
     """Ids (2, 20) of decoders."""
     return np.random.RandomState(0).randint(0, 67, (2, 20)).astype("int32")
+
+
+def leveled(name, shape):
+    """The numbers of `weights` with kernels that keep the size of numbers: deep networks stay finite."""
+    numbers = weights(name, shape)
+    return numbers if len(shape) < 2 else numbers * np.float32(4 / np.prod(shape[1:]) ** 0.5)
+
+
+def images():
+    """Two images with the channels last."""
+    return _waves(2, 64, 64, 3)
+
+
+def picture():
+    """A picture of bytes, whose crop by 224 begins between two pixels."""
+    y, x = np.mgrid[:237, :291]
+    return np.stack([7 * x + 3 * y, x * y, 255 - 4 * y], -1).astype("uint8")
 
 
 def inputs(model_type, mapping):
@@ -47,11 +78,17 @@ def inputs(model_type, mapping):
         return _waves(1, 12, 12, mapping["vision_config"].get("num_channels", 3)), ids
     if model_type == "whisper":
         return _waves(1, 2 * mapping["max_source_positions"], mapping["num_mel_bins"]), ids
-    return (ids, ids[:, :20]) if model_type == "t5" else (ids,)
+    return (ids, ids[:, :20]) if model_type in TEXT_TO_TEXT else (ids,)
 
 
 def _waves(*shape):
     return np.sin(np.arange(np.prod(shape))).astype("float32").reshape(shape)
+
+
+def padded():
+    """Two texts and their mask; the end of the second is padding."""
+    ids = np.arange(5, 29, dtype="int32").reshape(2, 12)
+    return ids, np.arange(12) < np.array([[12], [7]])
 
 
 def spread(array, digits=6):
@@ -75,13 +112,49 @@ def write_folder(folder, mapping, tensors):
     safetensors.numpy.save_file(arrays, folder / "model.safetensors", {"format": "pt"})
 
 
-def computed(folder, model_type, mapping, tensors):
-    """The numbers of fkeras for a `config.json` and tensors, by the names of the outputs."""
+def loaded_of(folder, mapping, tensors):
+    """What fkeras loads for a `config.json` and tensors."""
     write_folder(folder, mapping, tensors)
     # the first of two biases of logits, which transformers does not use
     unused = [name.replace(".decoder.", ".") for name in tensors if name.endswith(".decoder.bias")]
-    model = fk.pretrained.load(folder, dtype="float32", ignore=unused).model
+    return fk.pretrained.load(folder, dtype="float32", ignore=unused)
+
+
+def computed(folder, model_type, mapping, tensors):
+    """The numbers of fkeras for a `config.json` and tensors, by the names of the outputs."""
+    loaded = loaded_of(folder, mapping, tensors)
     arguments = inputs(model_type, mapping)
-    out = model(arguments[0] if len(arguments) == 1 else list(arguments))
+    arguments = arguments[0] if len(arguments) == 1 else list(arguments)
+    out = loaded.model.apply(arguments, state=loaded.state).value
     out = out if isinstance(out, dict) else {"logits": out}
     return {name: spread(array) for name, array in out.items()}
+
+
+def computes_the_base(model_type, folder):
+    """Compares the numbers of an entry without options with those of transformers."""
+    entry = stored()[model_type]
+    ours = computed(folder, model_type, mapping_of(model_type, entry, "", {}), entry["tensors"][0])
+    for name, array in entry["numbers"].items():
+        np.testing.assert_allclose(ours[name], array, atol=1e-5, rtol=1e-5, err_msg=name)
+
+
+def generates_the_tokens(model_type, folder):
+    """Compares greedy tokens with a penalty of repetitions, for texts with padding."""
+    entry = stored()[model_type]
+    mapping = mapping_of(model_type, entry, "", {})
+    model = loaded_of(folder, mapping, entry["tensors"][0]).model
+    ids, mask = padded()
+    start = np.full((2, 1), entry["base"]["decoder_start_token_id"], "int32")
+    sampler = fk.samplers.Chain(fk.samplers.RepetitionPenalty(PENALTY), fk.samplers.Greedy())
+    generated = fk.generate(
+        model,
+        None,
+        start,
+        max_new_tokens=len(entry["tokens"][0]),
+        sampler=sampler,
+        inputs=ids,
+        inputs_mask=mask,
+        cache=True,
+    )
+    assert len({*entry["tokens"][0]}) > 5
+    np.testing.assert_array_equal(generated.tokens, entry["tokens"])

@@ -8,7 +8,13 @@ from tests.pretrained.option_checks import computed, mapping_of, stored
 
 ENTRIES = stored()
 # keys that may change the graph of a short text without changing its numbers
-_GRAPH = {"rope_scaling", "rope_parameters", "eos_token_id", "layerscale_value"}
+_GRAPH = {
+    "rope_scaling",
+    "rope_parameters",
+    "eos_token_id",
+    "layerscale_value",
+    "layer_scale_init_value",
+}
 # keys of Phi 3 and Granite that `LlamaConfig` has for these architectures alone
 _OTHERS = ("partial_rotary_factor", "embedding_multiplier", "residual_multiplier")
 _FACTORS = ("attention_multiplier", "logits_scaling")
@@ -33,8 +39,29 @@ _REFUSED = {
     "roberta": ("position_embedding_type",),
     "xlm-roberta": ("position_embedding_type",),
     "camembert": ("position_embedding_type",),
+    "deberta-v2": (
+        "legacy",
+        "norm_rel_ebd",
+        "pos_att_type",
+        "position_biased_input",
+        "relative_attention",
+        "share_att_key",
+        "type_vocab_size",
+    ),
+    "electra": ("position_embedding_type",),
+    "albert": ("position_embedding_type",),
     "modernbert": ("rope_parameters",),
     "t5": ("is_encoder_decoder", "is_gated_act", "tie_word_embeddings"),
+    "mt5": ("is_encoder_decoder", "is_gated_act", "scale_decoder_outputs"),
+    "bart": ("tie_word_embeddings",),
+    "mbart": ("tie_word_embeddings",),
+    "pegasus": ("tie_word_embeddings",),
+    "marian": ("tie_word_embeddings", "pad_token_id"),
+    "m2m_100": (
+        "tie_word_embeddings",
+        "decoder_vocab_size",
+        "share_encoder_decoder_embeddings",
+    ),
     "dinov2": ("num_register_tokens",),
 }
 

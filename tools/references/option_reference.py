@@ -1,7 +1,7 @@
 """Writes tests/pretrained/data/options.json.gz: what transformers computes with unusual options.
 
 For each architecture: a small `config.json`, the names and shapes of its tensors, and numbers of the
-output. Then one entry for each key of the configuration, each key of fkeras and each key of other
+output; of models with an encoder and a decoder of texts also generated tokens. Then one entry for each key of the configuration, each key of fkeras and each key of other
 architectures with an unusual value: the numbers, "same" or "error". Tensors have the numbers of
 `weights`, which depend only on name and shape, so that the tests write them again.
 
@@ -65,6 +65,17 @@ VISION = {
     "patch_size": 4,
 }
 TOWER = {**TEXT, "num_hidden_layers": 2, "max_position_embeddings": 30}
+T5 = {
+    **{"vocab_size": 67, "d_model": 20, "d_kv": 6, "d_ff": 28, "num_layers": 2},
+    **{"num_heads": 4, "relative_attention_num_buckets": 8, "decoder_start_token_id": 0},
+    "relative_attention_max_distance": 12,
+}
+BART = {
+    **{"vocab_size": 67, "d_model": 16, "encoder_layers": 2, "encoder_attention_heads": 2},
+    **{"encoder_ffn_dim": 28, "decoder_layers": 3, "decoder_attention_heads": 4},
+    **{"decoder_ffn_dim": 36, "max_position_embeddings": 40, "bos_token_id": 1},
+    **{"eos_token_id": 2, "pad_token_id": 1, "decoder_start_token_id": 3},
+}
 #: architecture, class and keys of the configurations to which unusual values are added
 BASES = {
     "llama": ("LlamaForCausalLM", HEAD),
@@ -110,14 +121,13 @@ BASES = {
         {**EXPERTS, **WINDOW, "max_window_layers": 2, "shared_expert_intermediate_size": 18},
     ),
     "qwen3_moe": ("Qwen3MoeForCausalLM", {**EXPERTS, **WINDOW}),
-    "t5": (
-        "T5ForConditionalGeneration",
-        {
-            **{"vocab_size": 67, "d_model": 20, "d_kv": 6, "d_ff": 28, "num_layers": 2},
-            **{"num_heads": 4, "relative_attention_num_buckets": 8, "decoder_start_token_id": 0},
-            "relative_attention_max_distance": 12,
-        },
-    ),
+    "t5": ("T5ForConditionalGeneration", T5),
+    "mt5": ("MT5ForConditionalGeneration", T5),
+    "bart": ("BartForConditionalGeneration", BART),
+    "mbart": ("MBartForConditionalGeneration", {**BART, "scale_embedding": True}),
+    "marian": ("MarianMTModel", {**BART, "pad_token_id": 0}),
+    "m2m_100": ("M2M100ForConditionalGeneration", BART),
+    "pegasus": ("PegasusForConditionalGeneration", BART),
     "bert": ("BertForPreTraining", TEXT),
     "roberta": ("RobertaForMaskedLM", {**TEXT, "pad_token_id": 1}),
     "xlm-roberta": ("XLMRobertaForSequenceClassification", {**TEXT, "pad_token_id": 1}),
@@ -129,17 +139,40 @@ BASES = {
             "max_position_embeddings": 48,
         },
     ),
+    "electra": ("ElectraForMaskedLM", {**TEXT, "embedding_size": 18}),
+    "albert": (
+        "AlbertForPreTraining",
+        {**TEXT, "embedding_size": 18, "num_hidden_layers": 5, "num_hidden_groups": 2},
+    ),
+    "mpnet": ("MPNetForMaskedLM", TEXT),
+    "deberta-v2": (
+        "DebertaV2ForSequenceClassification",
+        {
+            **{**TEXT, "position_buckets": 8, "relative_attention": True, "share_att_key": True},
+            **{"pos_att_type": "p2c|c2p", "position_biased_input": False},
+            **{"norm_rel_ebd": "layer_norm"},
+        },
+    ),
     "modernbert": (
         "ModernBertForMaskedLM",
         {**TEXT, "local_attention": 6, "global_attn_every_n_layers": 2, "pad_token_id": 0},
     ),
     "vit": ("ViTModel", VISION),
+    "deit": ("DeiTForImageClassificationWithTeacher", VISION),
     "dinov2": ("Dinov2Model", {k: v for k, v in VISION.items() if k != "intermediate_size"}),
     "dinov2_with_registers": (
         "Dinov2WithRegistersForImageClassification",
         {k: v for k, v in VISION.items() if k != "intermediate_size"},
     ),
     "siglip_vision_model": ("SiglipVisionModel", VISION),
+    "resnet": (
+        "ResNetForImageClassification",
+        {"embedding_size": 8, "hidden_sizes": [12, 16], "depths": [2, 1]},
+    ),
+    "convnext": (
+        "ConvNextForImageClassification",
+        {"hidden_sizes": [8, 12], "depths": [2, 1], "num_stages": 2, "patch_size": 2},
+    ),
     "clip": (
         "CLIPModel",
         {
@@ -162,6 +195,18 @@ BASES = {
             **{"pad_token_id": 0, "decoder_start_token_id": 3},
         },
     ),
+}
+_TOKENS = ("ForTokenClassification", "ForQuestionAnswering")
+_TEXTS = ("ForMaskedLM", "ForSequenceClassification", *_TOKENS)
+#: further classes, with other heads
+HEADS = {
+    "electra": [f"Electra{end}" for end in ("ForPreTraining", *_TEXTS[1:])],
+    "albert": [f"Albert{end}" for end in _TEXTS],
+    "mpnet": [f"MPNet{end}" for end in ("Model", *_TEXTS[1:])],
+    "deberta-v2": [f"DebertaV2{end}" for end in ("Model", "ForMaskedLM", *_TOKENS)],
+    "deit": ["DeiTModel", "DeiTForImageClassification"],
+    "resnet": ["ResNetModel"],
+    "convnext": ["ConvNextModel"],
 }
 _TYPES = [FULL, SLIDING, FULL]
 _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
@@ -196,10 +241,15 @@ VALUES = {
     "decoder_layerdrop": [0.2],
     "decoder_sparse_step": [2],
     "decoder_start_token_id": [5],
+    "decoder_vocab_size": [60],
     "deterministic_flash_attn": [True],
     "directionality": ["bidi"],
+    "depths": [[1, 1]],
+    "downsample_in_bottleneck": [True],
+    "downsample_in_first_stage": [True],
     "drop_path_rate": [0.3],
     "dtype": ["bfloat16"],
+    "embedding_size": [24, 30],
     "encoder_stride": [8],
     "eos_token_id": [2, 5, [5, 6]],
     "feed_forward_proj": ["gated-gelu", "gelu", "gated-silu", "gated-relu"],
@@ -208,15 +258,19 @@ VALUES = {
     "global_rope_theta": [30.0],
     "head_dim": [6, 10, None],
     "hidden_act": ["gelu", "relu", "gelu_pytorch_tanh", "quick_gelu", "tanh", "silu"],
+    "hidden_sizes": [[8, 24]],
     "hidden_activation": ["gelu", "relu", "silu"],
     "hidden_dropout_prob": [0.3],
     "init_std": [0.5],
+    "inner_group_num": [2],
     "initializer_range": [0.5],
     "intermediate_size": [12],
     "is_decoder": [True],
     "add_cross_attention": [True],
     "layer_norm_eps": [0.3],
     "layer_norm_epsilon": [0.3],
+    "layer_scale_init_value": [0.0, 0.5],
+    "layer_type": ["basic"],
     "layer_types": [_TYPES, None],
     "layerscale_value": [0.4],
     "local_attention": [4, 9],
@@ -224,6 +278,7 @@ VALUES = {
     "logit_scale_init_value": [1.0],
     "mask_time_prob": [0.3],
     "max_position_embeddings": [40, 128],
+    "max_relative_positions": [20, 12],
     "max_window_layers": [0, 2, 3],
     "median_filter_width": [3],
     "mlp_bias": [True],
@@ -235,11 +290,14 @@ VALUES = {
     "no_rope_layers": [[1, 0, 1], None],
     "no_rope_layer_interval": [3],
     "norm_bias": [True],
+    "norm_rel_ebd": ["none"],
     "norm_eps": [0.3],
     "norm_topk_prob": [True, False],
     "num_channels": [1],
     "num_decoder_layers": [1, None],
     "num_experts_per_tok": [1, 3],
+    "num_hidden_groups": [1, 3],
+    "num_layers": [3],
     "num_key_value_heads": [1, 4, None],
     "num_labels": [5],
     "num_register_tokens": [2],
@@ -252,12 +310,16 @@ VALUES = {
     "partial_rotary_factor": [0.5],
     "patch_size": [6],
     "pooler_act": ["relu"],
+    "pooler_hidden_act": ["tanh"],
+    "pos_att_type": ["c2p", ["c2p", "p2c"], "C2P | P2C"],
     "pooler_fc_size": [12],
     "pooler_num_attention_heads": [2],
     "pooler_num_fc_layers": [2],
     "pooler_size_per_head": [5],
     "pooler_type": ["first_token_transform"],
     "pooler_output_size": [24, 18],
+    "position_biased_input": [True],
+    "position_buckets": [16, -1],
     "position_embedding_type": ["absolute", "relative_key"],
     "pretraining_tp": [2],
     "problem_type": ["regression"],
@@ -265,6 +327,7 @@ VALUES = {
     "projection_size": [18, None],
     "qkv_bias": [True, False],
     "query_pre_attn_scalar": [3],
+    "relative_attention": [False],
     "relative_attention_max_distance": [30],
     "relative_attention_num_buckets": [6],
     "reorder_and_upcast_attn": [True],
@@ -312,6 +375,7 @@ VALUES = {
     "scale_attn_weights": [False],
     "scale_decoder_outputs": [True, False],
     "scale_embedding": [True],
+    "share_att_key": [False],
     "sinusoidal_pos_embds": [True],
     "sliding_window": [3, None],
     "sliding_window_pattern": [3],
@@ -394,6 +458,7 @@ SEVERAL = [
     {"decoder_sparse_step": 2, "mlp_only_layers": [1]},
     {"layer_types": _TYPES, "sliding_window_pattern": 3},
     {"tie_word_embeddings": False, "scale_decoder_outputs": True},
+    {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 60},
     {"num_register_tokens": 2, "use_swiglu_ffn": True, "mlp_ratio": 3},
     {"new_decoder_architecture": True, "num_kv_heads": 2},
     {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1},
@@ -421,9 +486,11 @@ SKIPPED |= {"text_config", "vision_config", "text_config_dict", "vision_config_d
 OUTPUTS = {
     **{"prediction_logits": "logits", "seq_relationship_logits": "next_sentence"},
     **{"logits": "logits", "last_hidden_state": "hidden", "pooler_output": "pooled"},
+    **{"sop_logits": "sentence_order", "start_logits": "start", "end_logits": "end"},
     **{"image_embeds": "image", "text_embeds": "text", "logits_per_image": "logits"},
 }
-INPUTS = {"t5": ("input_ids", "decoder_input_ids"), "clip": ("pixel_values", "input_ids")}
+INPUTS = dict.fromkeys(option_checks.TEXT_TO_TEXT, ("input_ids", "decoder_input_ids"))
+INPUTS |= {"clip": ("pixel_values", "input_ids")}
 INPUTS |= {"siglip": INPUTS["clip"], "whisper": ("input_features", "decoder_input_ids")}
 
 
@@ -435,19 +502,24 @@ def arguments(model_type, mapping):
     return {name: torch.tensor(array) for name, array in zip(names, arrays, strict=True)}
 
 
+def channels_last(array):
+    return np.moveaxis(array, 1, -1) if array.ndim == 4 else array
+
+
 def numbers_of(cls, out):
     """Numbers spread over the outputs, by their names in fkeras."""
-    names = {**OUTPUTS, **({"logits": "classes"} if cls.endswith("Classification") else {})}
+    names = {**OUTPUTS, **({"logits": "classes"} if "Classification" in cls else {})}
+    names |= {"logits": "replaced"} if cls == "ElectraForPreTraining" else {}
+    names |= {"logits": "token_classes"} if cls.endswith("ForTokenClassification") else {}
     return {
-        ours: option_checks.spread(out[theirs].numpy())
+        ours: option_checks.spread(channels_last(out[theirs].numpy()))
         for theirs, ours in names.items()
         if out.get(theirs) is not None
     }
 
 
-@torch.no_grad()
-def computed(model_type, cls, mapping):
-    """Numbers and tensors of transformers, from a folder with this `config.json`."""
+def opened(model_type, cls, mapping):
+    """The model of transformers from a folder with this `config.json`, and the shapes of its tensors."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder)
         text = json.dumps({"model_type": model_type, "architectures": [cls], **mapping})
@@ -460,9 +532,33 @@ def computed(model_type, cls, mapping):
         arrays = {name: option_checks.weights(name, array.shape) for name, array in tensors.items()}
         save_file(arrays, path / "model.safetensors", {"format": "pt"})
         (path / "config.json").write_text(text)
-        model = kind.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
-        out = model(**arguments(model_type, mapping), return_dict=True)
-        return numbers_of(cls, out), shapes
+        options = {"dtype": torch.float32, "attn_implementation": "eager"}
+        return kind.from_pretrained(path, **options).eval(), shapes
+
+
+@torch.no_grad()
+def computed(model_type, cls, mapping):
+    """Numbers and tensors of transformers."""
+    (cls,) = mapping.get("architectures", [cls])
+    model, shapes = opened(model_type, cls, mapping)
+    out = model(**arguments(model_type, mapping), return_dict=True)
+    return numbers_of(cls, out), shapes
+
+
+@torch.no_grad()
+def tokens(model_type, cls, mapping, count=9):
+    """Greedy tokens with a penalty of repetitions, for two texts with padding."""
+    ids, mask = option_checks.padded()
+    generated = opened(model_type, cls, mapping)[0].generate(
+        input_ids=torch.tensor(ids.astype("int64")),
+        attention_mask=torch.tensor(mask.astype("int64")),
+        do_sample=False,
+        max_new_tokens=count,
+        eos_token_id=None,
+        forced_eos_token_id=None,
+        repetition_penalty=option_checks.PENALTY,
+    )
+    return generated[:, 1:].tolist()
 
 
 def keys_of(kind):
@@ -527,9 +623,14 @@ def describe(model_type):
             {"rope_scaling"} if "rope_parameters" in theirs else set()
         ):
             add("", options)
+    for name in HEADS.get(model_type, ()):
+        add("", {"architectures": [name]})
     changed = sum(row[2] != "same" for row in rows)
     print(model_type, len(rows), "rows,", changed, "changed; refused:", failed, flush=True)
-    return {"class": cls, "base": base, "numbers": numbers, "tensors": shapes, "rows": rows}
+    entry = {"class": cls, "base": base, "numbers": numbers, "tensors": shapes, "rows": rows}
+    if model_type in option_checks.TEXT_TO_TEXT:
+        entry["tokens"] = tokens(model_type, cls, base)
+    return entry
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def with_parts(config: C, tensors: Collection[str]) -> C:
     parts = {
         part
         for part, endings in config.endings.items()
-        if endings and any(name.endswith(endings) for name in tensors)
+        if endings and any(f"/{name}".endswith(endings) for name in tensors)
     }
     if "classifier" in parts:
         named = config.named_parts

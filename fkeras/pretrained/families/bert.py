@@ -1,5 +1,7 @@
 """BERT, RoBERTa and DistilBERT: text encoders, with the heads of the checkpoint.
 
+ELECTRA, ALBERT and MPNet (`electra.py` and `mpnet.py`) are variants of the same graph.
+
 The models return a dictionary: "hidden" (b, t, d), and "pooled", "logits", "next_sentence" or
 "classes" if the checkpoint has that head. A checkpoint of sentence-transformers adds "sentence", the
 sentence embedding.
@@ -8,8 +10,8 @@ sentence embedding.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
-from typing import Any, ClassVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from fkeras import layers, ops
 from fkeras.authoring.engine import Integer, Real, boolean, choice
@@ -34,6 +36,8 @@ from fkeras.pretrained.tables.rows import (
     token_head_rows,
 )
 from fkeras.pretrained.tables.sentence_files import SENTENCE_FILES, sentence_rows
+
+C = TypeVar("C", bound="TextEncoderConfig")
 
 
 class TextEncoderConfig(EncoderConfig, TextHeadsConfig):
@@ -72,9 +76,56 @@ class TextEncoderConfig(EncoderConfig, TextHeadsConfig):
             "bias": (),
         }
     )
+    #: index of the position embedding of the first token
+    first_position: ClassVar[int] = 0
+    #: number of token types; 0 without embeddings of types
+    type_vocab_size: ClassVar[int] = 0
+    #: number of buckets of relative positions; 0 without biases of relative positions
+    relative_attention_num_buckets: ClassVar[int] = 0
+    #: whether a layer projects the embeddings to the size of the hidden states
+    projects: ClassVar[bool] = False
+    #: activation of the hidden layer of a classifier without pooler
+    classifier_activation: ClassVar[str] = "tanh"
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether the model has a pooler."""
+        return "pooler" in self.parts
 
 
-class BertConfig(TextEncoderConfig):
+class PostNormConfig(TextEncoderConfig):
+    """Fields that text encoders share whose normalizations follow attention and MLP."""
+
+    vocab_size: Integer = option(default=30522, convert=positive)
+    hidden_size: Integer = option(default=768, convert=positive)
+    num_hidden_layers: Integer = option(default=12, convert=count)
+    num_attention_heads: Integer = option(default=12, convert=positive)
+    intermediate_size: Integer = option(default=3072, convert=positive)
+    hidden_act: str = option(default="gelu", convert=activation_name)
+    max_position_embeddings: Integer = option(default=512, convert=positive)
+    layer_norm_eps: Real = option(default=1e-12, convert=epsilon)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_heads(self, "num_attention_heads", "hidden_size")
+
+    @property
+    def embedding_size(self) -> int:
+        """Size of the embeddings, and of the states that give the logits."""
+        return self.hidden_size
+
+    @property
+    def block_order(self) -> tuple[int, ...]:
+        """Indices of the blocks in the order of the calls."""
+        return tuple(range(self.num_hidden_layers))
+
+    @property
+    def head_activation(self) -> str:
+        """Activation of the masked-language-model head."""
+        return self.hidden_act
+
+
+class BertConfig(PostNormConfig):
     """Configuration of BERT: the fields are the keys of `config.json`.
 
     Args:
@@ -92,27 +143,10 @@ class BertConfig(TextEncoderConfig):
         12
     """
 
-    vocab_size: Integer = option(default=30522, convert=positive)
-    hidden_size: Integer = option(default=768, convert=positive)
-    num_hidden_layers: Integer = option(default=12, convert=count)
-    num_attention_heads: Integer = option(default=12, convert=positive)
-    intermediate_size: Integer = option(default=3072, convert=positive)
-    hidden_act: str = option(default="gelu", convert=activation_name)
-    max_position_embeddings: Integer = option(default=512, convert=positive)
     type_vocab_size: Integer = option(default=2, convert=positive)
-    layer_norm_eps: Real = option(default=1e-12, convert=epsilon)
     position_embedding_type: str = option(default="absolute", convert=choice("absolute"))
 
     pooling: ClassVar[tuple[str, ...]] = (".pooler.dense.weight",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_heads(self, "num_attention_heads", "hidden_size")
-
-    @property
-    def first_position(self) -> int:
-        """Index of the position embedding of the first token."""
-        return 0
 
     @property
     def has_pooler(self) -> bool:
@@ -139,9 +173,11 @@ class RobertaConfig(BertConfig):
     )
 
     pooling: ClassVar[tuple[str, ...]] = ("classifier.out_proj.weight",)
+    head_activation = property(lambda self: "gelu")
 
     @property
     def first_position(self) -> int:
+        """Index of the position embedding of the first token."""
         return self.pad_token_id + 1
 
     @property
@@ -180,10 +216,11 @@ class DistilBertConfig(TextEncoderConfig):
     num_attention_heads = property(lambda self: self.n_heads)
     intermediate_size = property(lambda self: self.hidden_dim)
     hidden_act = property(lambda self: self.activation)
+    embedding_size = property(lambda self: self.dim)
+    block_order = property(lambda self: tuple(range(self.n_layers)))
+    head_activation = property(lambda self: self.activation)
+    classifier_activation: ClassVar[str] = "relu"
     layer_norm_eps: ClassVar[float] = 1e-12
-    type_vocab_size: ClassVar[int] = 0
-    first_position: ClassVar[int] = 0
-    has_pooler: ClassVar[bool] = False
     pooling: ClassVar[tuple[str, ...]] = ("pre_classifier.weight",)
 
     def __post_init__(self) -> None:
@@ -191,13 +228,13 @@ class DistilBertConfig(TextEncoderConfig):
         check_heads(self, "n_heads", "dim")
 
 
-def build(config: BertConfig | DistilBertConfig) -> Model:
+def build(config: PostNormConfig | DistilBertConfig) -> Model:
     """Returns the graph of a configuration."""
     ids = Input((None,), dtype="int32", name="ids")
     inputs = [ids]
     positions = layers.Positions(name="positions")(ids)
     shifted = ops.maximum(positions + config.first_position, 0)
-    width, epsilon = config.hidden_size, config.layer_norm_eps
+    width, epsilon = config.embedding_size, config.layer_norm_eps
     embedding = layers.ReversibleEmbedding(
         config.vocab_size,
         width,
@@ -212,24 +249,39 @@ def build(config: BertConfig | DistilBertConfig) -> Model:
         types = layers.TokenTypes(name="types_or_zero")(*inputs)
         parts.append(layers.Embedding(config.type_vocab_size, width, name="type_embedding")(types))
     x = norm(layers.Add(name="embedding_add")(parts), epsilon, "embedding_norm")
-    for block in repeated(lambda i: _block(config), [()] * config.num_hidden_layers):
-        x = block(x)
+    if config.projects:
+        x = layers.Dense(config.hidden_size, name="embedding_projection")(x)
+    bias = None
+    if config.relative_attention_num_buckets:
+        relative = layers.RelativePositionBias(
+            config.num_attention_heads, config.relative_attention_num_buckets, name="position_bias"
+        )
+        # explicit key positions: an encoder has no KV cache
+        bias = relative(positions, positions)
+    blocks = [*repeated(lambda i: _block(config), [()] * (max(config.block_order) + 1))]
+    for i in config.block_order:
+        x = blocks[i](x if bias is None else [x, bias])
     return Model(
         inputs, _outputs(config, x, positions, embedding), name=config.model_type or "bert"
     )
 
 
-def _block(config: BertConfig | DistilBertConfig) -> Model:
-    inputs = Input((None, config.hidden_size), name="x")
-    y = attention(inputs, config.num_attention_heads)
-    x = norm(add(inputs, y, "attention_add"), config.layer_norm_eps, "attention_norm")
+def _block(config: PostNormConfig | DistilBertConfig) -> Model:
+    heads, bias = config.num_attention_heads, None
+    x = inputs = Input((None, config.hidden_size), name="x")
+    if config.relative_attention_num_buckets:
+        # "t" ties the axes of the bias to the length of the sequence
+        x, bias = Input(("t", config.hidden_size), name="x"), Input((heads, "t", "t"), name="bias")
+        inputs = [x, bias]
+    y = attention(x, heads, score_bias=bias)
+    x = norm(add(x, y, "attention_add"), config.layer_norm_eps, "attention_norm")
     y = mlp(x, config.intermediate_size, config.hidden_act)
     x = norm(add(x, y, "mlp_add"), config.layer_norm_eps, "mlp_norm")
     return Model(inputs, x)
 
 
 def _outputs(
-    config: BertConfig | DistilBertConfig,
+    config: PostNormConfig | DistilBertConfig,
     x: Tensor,
     positions: Tensor,
     embedding: layers.ReversibleEmbedding,
@@ -240,19 +292,23 @@ def _outputs(
     if config.has_pooler:
         outputs["pooled"] = layers.Dense(width, "tanh", name="pooler")(first)
     if "masked" in config.parts:
-        y = layers.Dense(width, name="head_dense")(x)
-        roberta = isinstance(config, RobertaConfig)
-        y = activate("gelu" if roberta else config.hidden_act, y)
+        y = layers.Dense(config.embedding_size, name="head_dense")(x)
+        y = activate(config.head_activation, y)
         # RoBERTa and DistilBERT too take the epsilon of this head from the configuration
         y = norm(y, config.layer_norm_eps, "head_norm")
         outputs["logits"] = layers.Bias(name="head_bias")(embedding(y, reverse=True))
-    if "next_sentence" in config.parts:
-        outputs["next_sentence"] = layers.Dense(2, name="next_sentence")(outputs["pooled"])
+    if "replaced" in config.parts:
+        y = layers.Dense(width, name="replaced_dense")(x)
+        y = layers.Dense(1, name="replaced")(activate(config.hidden_act, y))
+        outputs["replaced"] = ops.unmask(y)[..., 0]
+    for part, units in (("next_sentence", 2), ("sentence_order", config.num_labels)):
+        if part in config.parts:
+            outputs[part] = layers.Dense(units, name=part)(outputs["pooled"])
     if "classifier" in config.parts:
         if config.has_pooler:
             y = outputs["pooled"]
         else:
-            activation = "relu" if isinstance(config, DistilBertConfig) else "tanh"
+            activation = config.classifier_activation
             y = layers.Dense(width, activation, name="classifier_dense")(first)
         outputs["classes"] = layers.Dense(config.num_labels, name="classifier")(y)
     if config.has_sentence:
@@ -260,54 +316,86 @@ def _outputs(
     return outputs
 
 
-def _bert_names(config: BertConfig) -> tuple[Row, ...]:
+def _norms(config: TextEncoderConfig, tensor: str, layer: str) -> tuple[Row, ...]:
     weight, bias = ("gamma", "beta") if "gamma" in config.parts else ("weight", "bias")
+    return (
+        Row(f"{tensor}.{weight}", f"{layer}/gamma"),
+        Row(f"{tensor}.{bias}", f"{layer}/beta"),
+    )
 
-    def norms(tensor: str, layer: str) -> tuple[Row, ...]:
-        return (
-            Row(f"{tensor}.{weight}", f"{layer}/gamma"),
-            Row(f"{tensor}.{bias}", f"{layer}/beta"),
-        )
 
-    roberta = isinstance(config, RobertaConfig)
-    p = "roberta." if roberta else "bert."
+def embedding_rows(config: PostNormConfig, p: str) -> tuple[Row, ...]:
+    """Returns the rows of the embeddings; `p` is the prefix of the tensor names."""
+    tables = (
+        ("word", "embedding"),
+        ("position", "position_embedding"),
+        ("token_type", "type_embedding"),
+    )
+    return (
+        *(
+            Row(f"{p}embeddings.{theirs}_embeddings.weight", f"{ours}/embeddings")
+            for theirs, ours in tables[: 2 + bool(config.type_vocab_size)]
+        ),
+        *_norms(config, f"{p}embeddings.LayerNorm", "embedding_norm"),
+    )
+
+
+def block_rows(
+    config: PostNormConfig,
+    p: str,
+    tensors: Sequence[str] = ("self.query", "self.key", "self.value", "output.dense"),
+    norm: str = "output.LayerNorm",
+) -> tuple[Row, ...]:
+    """Returns the rows of the blocks.
+
+    Args:
+        p: prefix of the tensor names.
+        tensors: tensor names of query, key, value and output, after "attention.".
+        norm: tensor name of the normalization after attention, after "attention.".
+    """
     b = f"{p}encoder.layer.{{i}}."
     n = config.num_attention_heads, config.hidden_size // config.num_attention_heads
-    rows = [
-        Row(f"{p}embeddings.word_embeddings.weight", "embedding/embeddings"),
-        Row(f"{p}embeddings.position_embeddings.weight", "position_embedding/embeddings"),
-        Row(f"{p}embeddings.token_type_embeddings.weight", "type_embedding/embeddings"),
-        *norms(f"{p}embeddings.LayerNorm", "embedding_norm"),
-        *in_blocks(
-            range(config.num_hidden_layers),
-            *attention_rows(
-                f"{b}attention.",
-                "block_{i}/",
-                *n,
-                ("self.query", "self.key", "self.value", "output.dense"),
-            ),
-            *norms(f"{b}attention.output.LayerNorm", "block_{i}/attention_norm"),
-            *dense_rows(f"{b}intermediate.dense", "block_{i}/mlp_in"),
-            *dense_rows(f"{b}output.dense", "block_{i}/mlp_out"),
-            *norms(f"{b}output.LayerNorm", "block_{i}/mlp_norm"),
-        ),
-    ]
+    return in_blocks(
+        range(config.num_hidden_layers),
+        *attention_rows(f"{b}attention.", "block_{i}/", *n, tensors),
+        *_norms(config, f"{b}attention.{norm}", "block_{i}/attention_norm"),
+        *dense_rows(f"{b}intermediate.dense", "block_{i}/mlp_in"),
+        *dense_rows(f"{b}output.dense", "block_{i}/mlp_out"),
+        *_norms(config, f"{b}output.LayerNorm", "block_{i}/mlp_norm"),
+    )
+
+
+def masked_rows(config: PostNormConfig, head: str, transform: str, norm: str) -> tuple[Row, ...]:
+    """Returns the rows of the masked-language-model head.
+
+    Args:
+        head: prefix of the tensor names of the logits.
+        transform: prefix of the tensor names of the layers before the logits.
+        norm: tensor name of the normalization, after `transform`.
+    """
+    biases = [f"{head}bias", f"{head}decoder.bias"]
+    # transformers ties the biases like the kernels; otherwise only the second is used
+    if not (config.tie_word_embeddings or "bias" in config.parts):
+        biases.reverse()
+    return (
+        *dense_rows(f"{transform}dense", "head_dense"),
+        *_norms(config, f"{transform}{norm}", "head_norm"),
+        logit_row(f"{head}decoder.weight", config.tie_word_embeddings),
+        Row(biases[0], "head_bias/bias"),
+        Row(biases[1], "head_bias/bias", copy=True),
+    )
+
+
+def _bert_names(config: BertConfig) -> tuple[Row, ...]:
+    roberta = isinstance(config, RobertaConfig)
+    p = "roberta." if roberta else "bert."
+    rows = [*embedding_rows(config, p), *block_rows(config, p)]
     if config.has_pooler:
         rows += dense_rows(f"{p}pooler.dense", "pooler")
-    if "masked" in config.parts:
-        head = "lm_head." if roberta else "cls.predictions."
-        transform = head if roberta else f"{head}transform."
-        rows += dense_rows(f"{transform}dense", "head_dense")
-        rows += norms(f"{transform}{'layer_norm' if roberta else 'LayerNorm'}", "head_norm")
-        biases = [f"{head}bias", f"{head}decoder.bias"]
-        # transformers ties the biases like the kernels; otherwise only the second is used
-        if not (config.tie_word_embeddings or "bias" in config.parts):
-            biases.reverse()
-        rows += [
-            logit_row(f"{head}decoder.weight", config.tie_word_embeddings),
-            Row(biases[0], "head_bias/bias"),
-            Row(biases[1], "head_bias/bias", copy=True),
-        ]
+    if "masked" in config.parts and roberta:
+        rows += masked_rows(config, "lm_head.", "lm_head.", "layer_norm")
+    if "masked" in config.parts and not roberta:
+        rows += masked_rows(config, "cls.predictions.", "cls.predictions.transform.", "LayerNorm")
     if "next_sentence" in config.parts:
         rows += dense_rows("cls.seq_relationship", "next_sentence")
     if "classifier" in config.parts and not roberta:
@@ -318,7 +406,8 @@ def _bert_names(config: BertConfig) -> tuple[Row, ...]:
     return (*rows, *token_head_rows(config.parts), *sentence_rows(config.beside))
 
 
-def _adapted(config: BertConfig, tensors: Collection[str]) -> BertConfig:
+def adapted(config: C, tensors: Collection[str]) -> C:
+    """Returns the configuration with the parts of the checkpoint."""
     config = with_parts(config, tensors)
     is_old = not any(name.endswith("decoder.bias") for name in tensors)
     if "masked" in config.parts and not config.tie_word_embeddings and is_old:
@@ -355,17 +444,17 @@ def _distilbert_names(config: DistilBertConfig) -> tuple[Row, ...]:
     return (*rows, *token_head_rows(config.parts), *sentence_rows(config.beside))
 
 
-_USUAL = (
+USUAL = (
     "Model",
     "ForMaskedLM",
     "ForSequenceClassification",
     "ForTokenClassification",
     "ForQuestionAnswering",
 )
-_SIZES: Mapping[str, Any] = FrozenDict({"vocab_size": 67, "max_position_embeddings": 29})
-_TINY: Mapping[str, Any] = FrozenDict(
+SIZES: Mapping[str, Any] = FrozenDict({"vocab_size": 67, "max_position_embeddings": 29})
+TINY: Mapping[str, Any] = FrozenDict(
     {
-        **_SIZES,
+        **SIZES,
         "hidden_size": 24,
         "num_hidden_layers": 3,
         "num_attention_heads": 3,
@@ -374,7 +463,7 @@ _TINY: Mapping[str, Any] = FrozenDict(
         "layer_norm_eps": 3e-3,
     }
 )
-_COMMON: Mapping[str, Any] = FrozenDict(
+COMMON: Mapping[str, Any] = FrozenDict(
     {
         "build": build,
         "ignored": ("*.position_ids",),
@@ -385,35 +474,35 @@ _COMMON: Mapping[str, Any] = FrozenDict(
 BERT = Family(
     classes={
         "bert": tuple(
-            f"Bert{end}" for end in (*_USUAL, "ForPreTraining", "ForNextSentencePrediction")
+            f"Bert{end}" for end in (*USUAL, "ForPreTraining", "ForNextSentencePrediction")
         )
     },
     config=BertConfig,
     names=_bert_names,
-    tiny=BertConfig(**_TINY, type_vocab_size=3, parts=("pooler",), model_type="bert"),
+    tiny=BertConfig(**TINY, type_vocab_size=3, parts=("pooler",), model_type="bert"),
     prefix="bert.",
-    adapted=_adapted,
-    **_COMMON,
+    adapted=adapted,
+    **COMMON,
 )
 ROBERTA = Family(
     classes={
-        "roberta": tuple(f"Roberta{end}" for end in _USUAL),
-        "xlm-roberta": tuple(f"XLMRoberta{end}" for end in _USUAL),
-        "camembert": tuple(f"Camembert{end}" for end in _USUAL),
+        "roberta": tuple(f"Roberta{end}" for end in USUAL),
+        "xlm-roberta": tuple(f"XLMRoberta{end}" for end in USUAL),
+        "camembert": tuple(f"Camembert{end}" for end in USUAL),
     },
     config=RobertaConfig,
     names=_bert_names,
-    tiny=RobertaConfig(**_TINY, type_vocab_size=1, parts=("masked",), model_type="roberta"),
+    tiny=RobertaConfig(**TINY, type_vocab_size=1, parts=("masked",), model_type="roberta"),
     prefix="roberta.",
-    adapted=_adapted,
-    **_COMMON,
+    adapted=adapted,
+    **COMMON,
 )
 DISTILBERT = Family(
-    classes={"distilbert": tuple(f"DistilBert{end}" for end in _USUAL)},
+    classes={"distilbert": tuple(f"DistilBert{end}" for end in USUAL)},
     config=DistilBertConfig,
     names=_distilbert_names,
     tiny=DistilBertConfig(
-        **_SIZES,
+        **SIZES,
         dim=24,
         n_layers=2,
         n_heads=3,
@@ -424,5 +513,5 @@ DISTILBERT = Family(
     ),
     prefix="distilbert.",
     adapted=with_parts,
-    **_COMMON,
+    **COMMON,
 )

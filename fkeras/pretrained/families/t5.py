@@ -1,4 +1,4 @@
-"""T5, T5 1.1 and Flan-T5: an encoder and a decoder with relative position biases."""
+"""T5, T5 1.1, Flan-T5 and mT5: an encoder and a decoder with relative position biases."""
 
 from __future__ import annotations
 
@@ -92,10 +92,12 @@ class T5Config(TextHeadsConfig):
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
         mapping = super().canonical(mapping)
-        projection = str(mapping.get("feed_forward_proj", "relu"))
+        projection = str(mapping.get("feed_forward_proj", cls.feed_forward_proj))
         gated, _, name = projection.rpartition("-")
         classes = mapping.get("architectures")
-        is_encoder = isinstance(classes, list | tuple) and "T5EncoderModel" in classes
+        is_encoder = isinstance(classes, list | tuple) and any(
+            str(name).endswith("T5EncoderModel") for name in classes
+        )
         expected = {
             # transformers writes false for the encoder alone
             **({} if is_encoder else {"is_encoder_decoder": True}),
@@ -106,7 +108,7 @@ class T5Config(TextHeadsConfig):
         for key, value in expected.items():
             if mapping.get(key, value) != value:
                 raise ValueError(
-                    f"T5Config: {key}: expected {value} beside feed_forward_proj={projection[:80]!r}, "
+                    f"{cls.__name__}: {key}: expected {value} beside feed_forward_proj={projection[:80]!r}, "
                     f"received {str(mapping[key])[:80]!r}. Correct config.json."
                 )
         # transformers 5 writes that the embeddings are tied for all models, and does not scale the
@@ -120,8 +122,8 @@ class T5Config(TextHeadsConfig):
         gated, _, name = self.feed_forward_proj.rpartition("-")
         if gated not in ("", "gated") or name not in ACTIVATIONS:
             raise ValueError(
-                "T5Config: feed_forward_proj: expected an activation such as 'relu', or 'gated-gelu', "
-                f"received {self.feed_forward_proj[:80]!r}."
+                f"{type(self).__name__}: feed_forward_proj: expected an activation such as 'relu', or "
+                f"'gated-gelu', received {self.feed_forward_proj[:80]!r}."
             )
         buckets, distance = (
             self.relative_attention_num_buckets,
@@ -129,8 +131,8 @@ class T5Config(TextHeadsConfig):
         )
         if buckets % 2 or distance <= buckets // 2:
             raise ValueError(
-                "T5Config: relative_attention_num_buckets: expected an even number whose half is less than "
-                f"relative_attention_max_distance={distance}, received {buckets}."
+                f"{type(self).__name__}: relative_attention_num_buckets: expected an even number whose half "
+                f"is less than relative_attention_max_distance={distance}, received {buckets}."
             )
 
     @property
@@ -155,6 +157,41 @@ class T5Config(TextHeadsConfig):
         """Whether the decoder's output is scaled before the logits."""
         scale = self.scale_decoder_outputs
         return self.tie_word_embeddings if scale is None else scale
+
+
+class MT5Config(T5Config):
+    """Configuration of mT5; other fields are those of `T5Config`.
+
+    Args:
+        tie_word_embeddings: whether the token embeddings are also the kernel of the logits. `load` ignores the
+            key, as transformers does: the logits have a kernel of their own if the checkpoint has one.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.pretrained.MT5Config().activation
+        'gelu_new'
+    """
+
+    model_type: str = option(default="mt5", convert=choice("mt5"), kw_only=True)
+    vocab_size: int = option(default=250112, convert=positive)
+    d_ff: int = option(default=1024, convert=positive)
+    num_layers: int = option(default=8, convert=count)
+    num_heads: int = option(default=6, convert=positive)
+    feed_forward_proj: str = option(default="gated-gelu", convert=text())
+
+    absent: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {"mt5": ("scale_decoder_outputs",)}
+    )
+    scales_outputs = property(lambda self: False)
+
+    @classmethod
+    def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+        mapping, key = super().canonical(mapping), "tie_word_embeddings"
+        return {**mapping, key: True} if isinstance(mapping.get(key), bool) else mapping
+
+    def write(self) -> dict[str, Any]:
+        key = "tie_word_embeddings"
+        return {**super().write(), **{k: v for k, v in self.source.items() if k == key}}
 
 
 def build(config: T5Config) -> Model:
@@ -307,28 +344,48 @@ def adapted(config: T5Config, tensors: Collection[str]) -> T5Config:
     return dataclasses.replace(config, tie_word_embeddings=True)
 
 
-TINY = T5Config(
-    model_type="t5",
-    vocab_size=67,
-    d_model=20,
-    d_kv=6,
-    d_ff=28,
-    num_layers=3,
-    num_decoder_layers=2,
-    num_heads=4,
-    relative_attention_num_buckets=8,
-    relative_attention_max_distance=12,
-    layer_norm_epsilon=1e-3,
+def _mt5_adapted(config: MT5Config, tensors: Collection[str]) -> MT5Config:
+    parts = () if config.named_parts == () else config.parts
+    is_tied = "lm_head.weight" not in tensors
+    return dataclasses.replace(config, tie_word_embeddings=is_tied, parts=parts)
+
+
+_TINY: Mapping[str, Any] = FrozenDict(
+    {
+        "vocab_size": 67,
+        "d_model": 20,
+        "d_kv": 6,
+        "d_ff": 28,
+        "num_layers": 3,
+        "num_decoder_layers": 2,
+        "num_heads": 4,
+        "relative_attention_num_buckets": 8,
+        "relative_attention_max_distance": 12,
+        "layer_norm_epsilon": 1e-3,
+    }
+)
+TINY = T5Config(**_TINY, model_type="t5")
+_COMMON: Mapping[str, Any] = FrozenDict(
+    {
+        "build": build,
+        "names": names,
+        "files": SENTENCE_FILES,
+        # old checkpoints have this unused tensor: cross-attention has no position bias
+        "ignored": ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
+    }
 )
 
 FAMILY = Family(
     classes=FrozenDict({"t5": ("T5ForConditionalGeneration", "T5EncoderModel")}),
     config=T5Config,
-    build=build,
-    names=names,
     tiny=TINY,
-    # old checkpoints have this unused tensor: cross-attention has no position bias
-    ignored=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
     adapted=adapted,
-    files=SENTENCE_FILES,
+    **_COMMON,
+)
+MT5 = Family(
+    classes=FrozenDict({"mt5": ("MT5ForConditionalGeneration", "MT5EncoderModel")}),
+    config=MT5Config,
+    tiny=MT5Config(**_TINY, tie_word_embeddings=False, model_type="mt5"),
+    adapted=_mt5_adapted,
+    **_COMMON,
 )

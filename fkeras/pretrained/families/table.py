@@ -7,9 +7,14 @@ from typing import Any
 
 from fkeras.engine import Model
 from fkeras.pretrained.families import (
+    bart,
     bert,
     clip,
+    convnets,
+    deberta,
     deepseek,
+    dinov2,
+    electra,
     falcon,
     gemma,
     gpt2,
@@ -17,10 +22,12 @@ from fkeras.pretrained.families import (
     llama,
     mixtral,
     modernbert,
+    mpnet,
     opt,
     phi,
     starcoder2,
     t5,
+    timm,
     vit,
     whisper,
 )
@@ -39,14 +46,25 @@ FAMILIES: tuple[Family, ...] = (
     opt.FAMILY,
     deepseek.FAMILY,
     t5.FAMILY,
+    t5.MT5,
+    bart.BART,
+    bart.MARIAN,
     bert.BERT,
     bert.ROBERTA,
     bert.DISTILBERT,
+    electra.ELECTRA,
+    electra.ALBERT,
+    mpnet.MPNET,
+    deberta.DEBERTA_V2,
     modernbert.MODERNBERT,
     vit.VIT,
-    vit.DINOV2,
-    vit.DINOV2_REGISTERS,
+    vit.DEIT,
+    dinov2.DINOV2,
+    dinov2.DINOV2_REGISTERS,
     vit.SIGLIP_VISION,
+    convnets.RESNET,
+    convnets.CONVNEXT,
+    timm.TIMM,
     clip.CLIP,
     clip.CLIP_TEXT,
     clip.CLIP_VISION,
@@ -81,7 +99,8 @@ def family_of(mapping: Mapping[str, Any]) -> Family:
     Raises:
         ValueError: for a missing or unknown `model_type`, and for an unsupported head.
     """
-    model_type = mapping.get("model_type")
+    # timm's files have the key "architecture" instead
+    model_type = mapping.get("model_type", mapping.get("architecture"))
     types = {name: family for family in FAMILIES for name in family.classes}
     if not isinstance(model_type, str) or model_type not in types:
         raise ValueError(

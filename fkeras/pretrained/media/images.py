@@ -25,7 +25,10 @@ _KINDS = (
     ("Siglip", 3, False, True),
     ("CLIP", 3, True, False),
     ("Bit", 3, True, False),
+    ("ConvNext", 3, False, False),
 )
+# from this size on, processors of ConvNeXT resize both sides instead of cropping
+_UNCROPPED = 384
 _IGNORED = frozenset(
     [
         "image_processor_type",
@@ -61,6 +64,8 @@ class ImageProcessor:
         factor: factor of the bytes.
         mean: mean of each channel after multiplication, or None for no normalization.
         std: standard deviation of each channel.
+        rounds: whether the corner of the crop is rounded to an even pixel where it lies between two, as in
+            torchvision; otherwise down.
 
     Raises:
         FKerasError: for a filter other than 1, 2 and 3, and for mean and std of different lengths.
@@ -79,6 +84,7 @@ class ImageProcessor:
     factor: float = 1 / 255
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
+    rounds: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.resample, int) or self.resample not in _FILTERS:
@@ -124,7 +130,7 @@ class ImageProcessor:
         _, usual, crops, square = found[0]
         rest = dict(mapping)
         take = rest.pop
-        size = _side(take("size", 224), square)
+        size = _side(take("size", _UNCROPPED if kind == "ConvNext" else 224), square)
         resample = take("resample", usual)
         crop = _side(take("crop_size", 224), True)
         steps = {
@@ -132,6 +138,16 @@ class ImageProcessor:
             for step in ("resize", "rescale", "normalize")
         }
         cropped = take("do_center_crop", crops)
+        share = take("crop_pct", 224 / 256) if kind == "ConvNext" else None
+        if kind == "ConvNext" and steps["resize"]:
+            if cropped or not isinstance(size, int):
+                raise FKerasError(
+                    "preprocessor_config.json: expected one size and no do_center_crop for a ConvNextImageProcessor, "
+                    f"received {describe_value(size)} and {describe_value(cropped)}. Build an ImageProcessor with "
+                    "the arguments of the file."
+                )
+            size, crop = _cropped(size, share)
+            cropped = crop is not None
         factor = take("rescale_factor", 1 / 255)
         mean, std = take("image_mean", (0.5,) * 3), take("image_std", (0.5,) * 3)
         unknown = [key for key, value in rest.items() if value and key not in _IGNORED]
@@ -144,7 +160,7 @@ class ImageProcessor:
         return cls(
             size if steps["resize"] else None,
             resample,
-            crop if cropped and not isinstance(crop, int) else None,
+            crop if cropped and isinstance(crop, tuple) else None,
             _number("rescale_factor", factor) if steps["rescale"] else 1.0,
             _channels("image_mean", mean) if steps["normalize"] else None,
             _channels("image_std", std, divisor=True) if steps["normalize"] else (1.0,) * 3,
@@ -205,7 +221,8 @@ class ImageProcessor:
             image = resized(image, self.size, self.resample)
         if self.crop is not None:
             rows, columns = self.crop
-            top, left = (image.shape[0] - rows) // 2, (image.shape[1] - columns) // 2
+            spare = image.shape[0] - rows, image.shape[1] - columns
+            top, left = (round(n / 2) if self.rounds else n // 2 for n in spare)
             if top < 0 or left < 0:
                 raise FKerasError(
                     f"ImageProcessor: expected images of at least the crop {self.crop}, received "
@@ -217,6 +234,19 @@ class ImageProcessor:
             return pixels
         mean, std = (np.asarray(values, np.float32) for values in (self.mean, self.std))
         return (pixels - mean) / std
+
+
+def _cropped(size: int, share: Any) -> tuple[tuple[int, int] | int, tuple[int, int] | None]:
+    """Returns the size and the crop for the size of the crop and its share of the resized image."""
+    if size >= _UNCROPPED:
+        return (size, size), None
+    share = 1.0 if share is None else _number("crop_pct", share)
+    if not 0 < share <= 1:
+        raise FKerasError(
+            "preprocessor_config.json: crop_pct: expected a share above 0, at most 1, received "
+            f"{describe_value(share)}. Correct the file."
+        )
+    return int(size / share), (size, size)
 
 
 def _number(key: str, value: Any) -> float:

@@ -20,6 +20,10 @@ def _unchanged(config: Any, tensors: Collection[str]) -> Any:
     return config
 
 
+def _beside(config: Config) -> Any:
+    return config.beside.get(PREPROCESSOR)
+
+
 @dataclasses.dataclass(frozen=True)
 class GGUFTable:
     """Describes the GGUF files of a family.
@@ -56,8 +60,10 @@ class Family(Generic[C]):
             table: tied heads, biases and parts.
         files: other JSON files in the folder that the family reads, such as "preprocessor_config.json";
             `config.beside` holds their content.
-        processor: returns the processor of images or audio for the content of
-            "preprocessor_config.json"; None for text models.
+        processor: returns the processor of images or audio for the result of `preprocessor`; None for text
+            models.
+        preprocessor: returns the description of the processor, by default the content of
+            "preprocessor_config.json"; None if the folder has no description.
         gguf: description of the GGUF files; None if GGUF is not supported.
     """
 
@@ -72,9 +78,10 @@ class Family(Generic[C]):
     adapted: Callable[[C, Collection[str]], C] = _unchanged
     files: tuple[str, ...] = ()
     processor: Callable[[Mapping[str, Any]], Any] | None = None
+    preprocessor: Callable[[C], Any] = _beside
     gguf: GGUFTable | None = None
 
     def processor_of(self, config: C) -> Any:
-        """Returns the processor of a folder; None without "preprocessor_config.json"."""
-        mapping = config.beside.get(PREPROCESSOR)
+        """Returns the processor of a folder; None without a description of the processor."""
+        mapping = self.preprocessor(config)
         return None if self.processor is None or mapping is None else self.processor(mapping)

@@ -14,10 +14,14 @@ from fkeras.pretrained.tables.sentence_files import PROMPTS, pooling_file
 #: the parts of a class of transformers, by the ending of its name
 HEADS: Mapping[str, tuple[str, ...]] = FrozenDict(
     {
+        "AlbertForPreTraining": ("masked", "sentence_order"),
         "Backbone": ("maps",),
+        "BartForConditionalGeneration": ("bias",),
+        "ElectraForPreTraining": ("replaced",),
         "ForCausalLM": ("causal",),
         "ForConditionalGeneration": ("decoder",),
         "ForImageClassification": ("classifier",),
+        "ForImageClassificationWithTeacher": ("classifier", "teacher"),
         "ForMaskedLM": ("masked",),
         "ForNextSentencePrediction": ("next_sentence",),
         "ForPreTraining": ("masked", "next_sentence"),
@@ -25,7 +29,10 @@ HEADS: Mapping[str, tuple[str, ...]] = FrozenDict(
         "ForSequenceClassification": ("classifier",),
         "ForTokenClassification": ("token_classifier",),
         "LMHeadModel": ("causal",),
+        "M2M100ForConditionalGeneration": (),
+        "MarianMTModel": ("bias",),
         "Model": (),
+        "PegasusForConditionalGeneration": ("bias",),
         "WithProjection": ("projection",),
     }
 )
@@ -78,7 +85,7 @@ class HeadsConfig(Config):
             )
         }
     )
-    #: for each part the suffixes of its tensor names
+    #: for each part the suffixes of its tensor names; "/" stands before a whole name
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict({})
 
     def __post_init__(self) -> None:

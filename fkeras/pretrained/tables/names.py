@@ -273,7 +273,7 @@ class Row:
         weights: path of the weight in the graph, or the paths of the weights that the tensor holds.
         operation: converts between tensors and weights.
         blocks: indices that replace "{i}".
-        experts: number of experts.
+        experts: number of experts, or the names that replace "{e}".
         copy: whether the tensor is a copy of a weight that another row reads, such as a tied head. The
             tensor is optional, and must equal the weight.
         logits: whether the tensor holds the weights of the logits.
@@ -283,7 +283,7 @@ class Row:
     weights: str | tuple[str, ...]
     operation: Operation = Same()
     blocks: Sequence[int] = ()
-    experts: int = 0
+    experts: int | tuple[str, ...] = 0
     copy: bool = False
     logits: bool = False
 
@@ -292,7 +292,8 @@ class Row:
         weights = (self.weights,) if isinstance(self.weights, str) else self.weights
         for i in self.blocks if "{i}" in self.tensors else (0,):
             block = self.tensors.replace("{i}", str(i))
-            experts = range(self.experts) if "{e}" in block else (0,)
+            names = range(self.experts) if isinstance(self.experts, int) else self.experts
+            experts = names if "{e}" in block else (0,)
             yield Match(
                 tuple(block.replace("{e}", str(e)) for e in experts),
                 tuple(weight.replace("{i}", str(i)) for weight in weights),

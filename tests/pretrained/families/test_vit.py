@@ -8,9 +8,10 @@ import pytest
 
 import fkeras as fk
 from fkeras.host.containers.errors import FileError
-from fkeras.pretrained.families import vit
+from fkeras.pretrained.families import dinov2, vit
 from tests.pretrained import encoder_checks
 from tests.pretrained.checks import DATA, expected
+from tests.pretrained.option_checks import computes_the_base
 
 FIRST = {
     "vit": "sequence",
@@ -79,6 +80,11 @@ def test_pixels_equal_those_of_transformers(name):
 
 
 @pytest.mark.exhaustive
+def test_images_of_deit_give_the_numbers_of_transformers(tmp_path):
+    computes_the_base("deit", tmp_path)
+
+
+@pytest.mark.exhaustive
 def test_a_folder_without_preprocessor_has_no_processor():
     assert fk.pretrained.load(DATA / "vit_classifier").processor is None
 
@@ -126,7 +132,9 @@ def test_a_wrong_configuration_is_rejected(keys, message, tmp_path):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-    "family", [vit.VIT, vit.DINOV2, vit.DINOV2_REGISTERS, vit.SIGLIP_VISION], ids=lambda f: f.prefix
+    "family",
+    [vit.VIT, vit.DEIT, dinov2.DINOV2, dinov2.DINOV2_REGISTERS, vit.SIGLIP_VISION],
+    ids=lambda f: f.prefix,
 )
 def test_a_new_model_is_written_and_opened(family, tmp_path):
     model = fk.pretrained.build(family.tiny).build(jax.random.key(0))

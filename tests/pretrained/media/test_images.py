@@ -6,6 +6,7 @@ import pytest
 import fkeras as fk
 from fkeras.pretrained.media.images import ImageProcessor, resampling_weights, resized
 
+CONVNEXT = {"image_processor_type": "ConvNextImageProcessor", "size": 224}
 CLIP = {"image_processor_type": "CLIPImageProcessor"}
 # Pillow 11.3.0: Image.fromarray(PICTURE).resize((3, 7), filter), bytes of the first channel
 PICTURE = np.stack([(37 * np.arange(40).reshape(8, 5) ** 2) % 251] * 3, -1).astype("uint8")
@@ -83,6 +84,14 @@ def test_weights_of_a_pixel_sum_to_one(resample, old, new):
             {"image_processor_type": "SiglipImageProcessorFast", "rescale_factor": 0.5},
             ImageProcessor((224, 224), 3, factor=0.5, mean=(0.5,) * 3, std=(0.5,) * 3),
         ),
+        (
+            {"feature_extractor_type": "ConvNextFeatureExtractor", "size": 224, "crop_pct": 0.95},
+            ImageProcessor(235, 3, (224, 224), mean=(0.5,) * 3, std=(0.5,) * 3),
+        ),
+        (
+            {"image_processor_type": "ConvNextImageProcessor", "do_normalize": False},
+            ImageProcessor((384, 384), 3),
+        ),
     ],
 )
 def test_keys_of_all_versions(mapping, processor):
@@ -109,6 +118,11 @@ def test_keys_of_all_versions(mapping, processor):
         ({**CLIP, "image_std": [0.5, 0.0, 0.5]}, "image_std"),
         ({**CLIP, "image_mean": [0.5], "image_std": [0.5, 0.5]}, "one number for each channel"),
         ({**CLIP, "rescale_factor": "1/255"}, "rescale_factor"),
+        ({**CLIP, "crop_pct": 0.9}, "unknown key 'crop_pct'"),
+        ({**CONVNEXT, "crop_pct": 0}, "crop_pct: expected a share"),
+        ({**CONVNEXT, "crop_pct": "all"}, "crop_pct: expected a number"),
+        ({**CONVNEXT, "do_center_crop": True}, "no do_center_crop"),
+        ({**CONVNEXT, "size": {"height": 9, "width": 9}}, "expected one size"),
     ],
 )
 def test_a_wrong_file_is_rejected(mapping, message):
