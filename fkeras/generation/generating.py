@@ -108,10 +108,15 @@ def generate(
             causal, and for padding on the left of `lengths`.
 
     Example:
-        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> import jax, fkeras as fk
         >>> ids = fk.Input((None,), dtype="int32")
         >>> x = fk.layers.Dense(7)(fk.layers.Embedding(7, 4)(ids))
         >>> model = fk.Model(ids, x).build(jax.random.key(0))
+        >>> fk.generate(model, None, [[1, 2]], max_new_tokens=4).tokens.shape  # the most probable tokens
+        (1, 4)
+
+        Two prompts, random tokens, and an end:
+
         >>> sampler = fk.samplers.Chain(fk.samplers.Temperature(0.7), fk.samplers.TopK(3))
         >>> generated = fk.generate(
         ...     model, None, [[1, 2], [3]], jax.random.key(0), 4, sampler, end_ids=0

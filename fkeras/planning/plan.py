@@ -366,13 +366,21 @@ def plan(
         RuntimeError: for a backend that reports no memory of compiled programs.
 
     Example:
-        >>> import jax, fkeras as fk
-        >>> model = fk.Sequential([fk.Input((784,)), fk.layers.Dense(10, name="scores")])
-        >>> x, y = jax.ShapeDtypeStruct((32, 784), "float32"), jax.ShapeDtypeStruct((32,), "int32")
-        >>> loss = fk.losses.SparseCategoricalCrossentropy(from_logits=True)
-        >>> plan = fk.plan(model, (x, y), fk.Trainer("adam", loss))
-        >>> plan.weights, plan.optimizer, plan.calls[0].name, plan.peak > plan.weights
-        (31400, 62808, 'scores', True)
+        >>> import jax, numpy as np, fkeras as fk
+        >>> model = fk.Sequential([fk.Input((784,)), fk.layers.Dense(10, activation="softmax")])
+        >>> batch = np.zeros((32, 784), "float32"), np.zeros(32, "int32")
+        >>> plan = fk.plan(model, batch, fk.Trainer("adam", "sparse_categorical_crossentropy"))
+        >>> print(plan)
+        Plan of a training step on 32 rows...
+        Peak memory: ... = arguments 190 KiB + ...
+
+        The same as numbers of bytes, for a batch that does not exist; `plan.fit_into("16GB")` finds which
+        batches fit:
+
+        >>> x, y = jax.ShapeDtypeStruct((4096, 784), "float32"), jax.ShapeDtypeStruct((4096,), "int32")
+        >>> plan = fk.plan(model, (x, y), fk.Trainer("adam", "sparse_categorical_crossentropy"))
+        >>> plan.weights, plan.optimizer, plan.peak > plan.weights
+        (31400, 62808, True)
     """
     if not isinstance(donate, bool):
         raise TypeError(f"plan: expected donate as True or False, received {donate!r}.")

@@ -122,13 +122,13 @@ class Trainer(Configurable):
 
     Example:
         >>> import jax, numpy as np, fkeras as fk
-        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(1)])
-        >>> trainer = fk.Trainer(optimizer="adam", loss="mse")
-        >>> run = trainer.init(model, jax.random.key(0))
         >>> x, y = np.ones((8, 3), "float32"), np.zeros((8, 1), "float32")
+        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(1)])
+        >>> trainer = fk.Trainer("adam", "mse", metrics=["mae"])
+        >>> run = trainer.init(model, jax.random.key(0))
         >>> run, history = trainer.fit(run, x, y, epochs=2, verbose=0)
-        >>> history.history["loss"][1] < history.history["loss"][0]
-        True
+        >>> trainer.predict(run, x).shape
+        (8, 1)
 
         An objective that reconstructs the input; `fit` then needs no targets:
 
@@ -395,6 +395,20 @@ class Trainer(Configurable):
         With `checkpoint`, `fit` saves that run and its position in the data before the exception
         leaves. The same call then resumes there: no step is repeated or left out, and all hooks of
         the event are called again.
+
+        Example:
+            >>> import jax, numpy as np, fkeras as fk
+            >>> x, y = np.ones((8, 3), "float32"), np.zeros((8, 1), "float32")
+            >>> trainer = fk.Trainer("adam", "mse")
+            >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(1)])
+            >>> run = trainer.init(model, jax.random.key(0))
+            >>> run, history = trainer.fit(run, x, y, epochs=2, validation_split=0.25, verbose=0)
+            >>> sorted(history.history), len(history.history["loss"])
+            (['loss', 'val_loss'], 2)
+
+            More epochs, from the weights and optimizer state of the run:
+
+            >>> run, _ = trainer.fit(run, x, y, epochs=3, initial_epoch=2, verbose=0)
         """
         checks.check_outside_jit(run)
         # Entered before the checks: from the first line on, every exception carries the run.
