@@ -31,6 +31,7 @@ def test_an_error_preserves_the_old_file_and_leaves_no_other(tmp_path):
     assert os.listdir(tmp_path) == ["b.bin"]
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_a_new_file_has_the_default_permissions(tmp_path):
     before = os.umask(0o027)
     try:

@@ -70,6 +70,7 @@ def test_a_large_limit_costs_nothing_before_its_use():
         compiled(np.array([[1]]))
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no signal of a timer")
 def test_a_signal_interrupts():
     model = language_models.bigram()
     raised = []

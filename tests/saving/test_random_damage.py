@@ -3,6 +3,7 @@
 A short run of `tools/stress/fuzz_files.py`.
 """
 
+import os
 import random
 import sys
 
@@ -27,6 +28,7 @@ def test_damaged_files_open_or_are_rejected(corpus, number):
     assert finding is None, f"{what}, number {number}: {finding}"
 
 
+@pytest.mark.skipif(os.name != "posix", reason="the watched program is asked by a signal")
 def test_findings_of_child_processes_are_reported(capsys):
     """A loop in C ignores signals: the parent kills the process and reports the case."""
 

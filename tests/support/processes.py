@@ -84,6 +84,8 @@ def start_processes(case, count, devices=2, *, arguments=()):
     Raises:
         AssertionError: if the processes do not start.
     """
+    if not hasattr(os, "fork"):
+        pytest.skip("a process that has imported JAX forks the others")
     if count > 1 and not has_address(name := socket.gethostname()):
         pytest.skip(f"JAX connects no processes: the name of this machine, {name}, has no address")
     for attempt in range(_ATTEMPTS):
@@ -157,11 +159,11 @@ class Processes:
         """Returns the numbers of the processes that have ended."""
         return [rank for rank in range(self.count) if (self.folder / f"{rank}.code").exists()]
 
-    def kill(self, rank, number=signal.SIGKILL):
-        """Sends a signal to a process; a process that has ended is no error."""
+    def kill(self, rank, number=None):
+        """Sends SIGKILL or another signal to a process; a process that has ended is no error."""
         if rank not in self.ended():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pids[rank], number)
+                os.kill(self.pids[rank], number or signal.SIGKILL)
 
     def await_file(self, path, timeout=60):
         """Waits until the case has written a file.

@@ -3,7 +3,6 @@
 import io
 import json
 import pathlib
-import signal
 import subprocess
 import sys
 import time
@@ -231,7 +230,7 @@ def test_a_kill_at_any_moment_leaves_a_complete_file(tmp_path):
         with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
             child.stdout.readline()
             time.sleep(rng.uniform(0, 0.02))
-            child.send_signal(signal.SIGKILL)
+            child.kill()
             child.wait()
         content = path.read_bytes()
         assert len(content) == 50 * 8192 and content == content[:1] * len(content)
