@@ -104,7 +104,7 @@ if typing.TYPE_CHECKING:
     from fkeras.training import find_nan as find_nan
     from fkeras.training import populate as populate
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # imported at first use: these packages take a third of the import time, and programs that only
 # compute do not need them

@@ -9,6 +9,8 @@ import tomllib
 
 DOCS = pathlib.Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
+# the words and the file of a link to a file of the repository; other addresses have a colon
+_LINK = re.compile(r"\[([^\[\]]+)\]\(([\w./-]+)\)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,14 +63,38 @@ class Address:
             return f'pip install "{self.requirement(extras)}"'
         return f'pip install ".[{extras}]"' if extras else "pip install ."
 
+    def index_urls(self) -> dict[str, str]:
+        """Returns the table `[project.urls]` for a package index; without an address an empty one."""
+        if not self.settled:
+            return {}
+        return {
+            "Documentation": self.site,
+            "Source": self.repository,
+            "Issues": f"{self.repository}/issues",
+            "Changelog": self.file("CHANGELOG.md"),
+        }
+
+    def index_page(self, readme: str) -> str:
+        """Returns the README for a package index, where a link between files leads nowhere.
+
+        The links lead to the repository; without an address their words remain.
+        """
+        if not self.settled:
+            return _LINK.sub(r"\1", readme)
+        return _LINK.sub(lambda link: f"[{link[1]}]({self.file(link[2])})", readme)
+
 
 def read_address() -> Address:
     """Reads `docs/address.toml`."""
-    return Address(**tomllib.loads((DOCS / "address.toml").read_text()))
+    return Address(**tomllib.loads((DOCS / "address.toml").read_text("utf-8")))
+
+
+def read_version() -> str:
+    """Returns `fkeras.__version__` without an import of fkeras."""
+    source = (ROOT / "fkeras" / "__init__.py").read_text("utf-8")
+    return re.search(r'^__version__ = "(.+)"$', source, re.M)[1]
 
 
 def archive() -> str:
-    """Returns the file name of the source archive, such as "fkeras-0.1.0.tar.gz"."""
-    source = (ROOT / "fkeras" / "__init__.py").read_text()
-    version = re.search(r'^__version__ = "(.+)"$', source, re.M)
-    return f"fkeras-{version[1]}.tar.gz"
+    """Returns the file name of the source archive, such as "fkeras-0.2.0.tar.gz"."""
+    return f"fkeras-{read_version()}.tar.gz"

@@ -1,5 +1,6 @@
 """Workflows, templates and `CITATION.cff`: their commands exist, and facts equal their sources."""
 
+import os
 import re
 import tomllib
 
@@ -13,8 +14,20 @@ GITHUB = ROOT / ".github"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 # modules that `python -m` runs, and the requirement that brings a module
-MODULES = {"pip": None, "pytest": "pytest", "sphinx": "sphinx"}
-WORKFLOWS = ("ci.yml", "site.yml")
+MODULES = {"pip": None} | {n: n for n in ("build", "pytest", "ruff", "sphinx", "twine")}
+# workflows, and the events that start each
+MAIN = {"push": {"branches": ["main"]}, "pull_request": None, "workflow_dispatch": None}
+WORKFLOWS = {
+    "ci.yml": MAIN,
+    "site.yml": MAIN,
+    "release.yml": {"push": {"tags": ["v*"]}},
+    "platforms.yml": {"workflow_dispatch": None},
+}
+# jobs that may write, and what; they run actions only, so that no code of a dependency has the rights
+WRITING = {
+    ("site.yml", "publish"): ("id-token", "pages"),
+    ("release.yml", "publish"): ("attestations", "id-token"),
+}
 FORMS = ("bug_report.yml", "feature_request.yml")
 INPUTS = ("markdown", "textarea", "input", "dropdown", "checkboxes")
 
@@ -50,9 +63,11 @@ def test_the_commands_of_a_workflow_exist(name):
         words = command.split()
         if words[:2] == ["python", "-m"]:
             assert words[2] in MODULES, command
-        else:
-            assert (ROOT / words[0]).stat().st_mode & 0o100, f"{words[0]} is no program"
-        for path in re.findall(r"[\w.-]+\.txt|(?:tests|tools|docs)(?:/[\w/.]+)?", command):
+        elif words[0] != "python":
+            assert os.access(ROOT / words[0], os.X_OK), f"{words[0]} is no program"
+        for path in re.findall(
+            r"[\w.-]+\.txt|\b(?:tests|tools|docs|examples)\b(?:/[\w/.]+)?", command
+        ):
             assert path.startswith("docs/build") or (ROOT / path).exists(), command
         for extras in re.findall(r"\"\.\[([\w,]+)\]\"", command):
             assert set(extras.split(",")) <= set(EXTRAS), command
@@ -69,11 +84,43 @@ def test_the_commands_of_a_workflow_exist(name):
 def test_workflows_have_the_rights_and_limits_that_they_need(name):
     workflow = _workflow(name)
     assert workflow["permissions"] == {"contents": "read"}
-    # YAML reads the key "on" as True
-    assert workflow[True]["push"] == {"branches": ["main"]} and "pull_request" in workflow[True]
+    events = workflow[True]  # YAML reads the key "on" as True
+    assert set(events) == set(WORKFLOWS[name])
+    assert events.get("push") == WORKFLOWS[name].get("push")
+    for job, content in workflow["jobs"].items():
+        rights = WRITING.get((name, job), ())
+        assert sorted(content.get("permissions", ())) == list(rights)
+        assert not rights or all("uses" in step for step in content["steps"])
+        assert content["timeout-minutes"] <= 300
     for step in _steps(name):
         assert ("run" in step) != ("uses" in step)
-        assert re.fullmatch(r"actions/[\w-]+@v\d+", step.get("uses", "actions/checkout@v6"))
+
+
+@in_repository
+def test_actions_are_pinned_by_commit_with_their_version():
+    pins = set()
+    for name in WORKFLOWS:
+        text = (GITHUB / "workflows" / name).read_text()
+        found = re.findall(r"uses: ([\w/-]+)@([0-9a-f]{40}) # (v\d+\.\d+\.\d+)$", text, re.M)
+        assert len(found) == text.count("uses:"), name
+        pins |= set(found)
+    owners = {action.partition("/")[0] for action, *_ in pins}
+    assert owners == {"actions", "pypa"}
+    assert len(pins) == len({action for action, *_ in pins}), "two versions of one action"
+
+
+@in_repository
+def test_a_release_publishes_the_files_that_were_checked():
+    jobs = _workflow("release.yml")["jobs"]
+    commands = [step["run"] for step in jobs["build"]["steps"] if "run" in step]
+    words = [" ".join(command.split()[:3]) for command in commands]
+    order = ("python tools/ci/check_release.py", "python -m build", "python -m twine")
+    places = [next(i for i, w in enumerate(words) if w.startswith(begin)) for begin in order]
+    assert places == sorted(places)
+    publish = jobs["publish"]
+    assert publish["needs"] == "build" and publish["environment"] == "pypi"
+    assert publish["steps"][-1]["uses"].startswith("pypa/gh-action-pypi-publish@")
+    assert "secrets." not in (GITHUB / "workflows" / "release.yml").read_text()
 
 
 @in_repository

@@ -19,9 +19,9 @@ import fkeras as fk
 ROOT = pathlib.Path(fk.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 ROOT_FILES = """
-    .ci .github .gitignore .pre-commit-config.yaml CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE
-    README.md SECURITY.md benchmarks constraints.txt docs examples fkeras notebooks pyproject.toml
-    tests tools
+    .ci .github .gitignore .pre-commit-config.yaml CHANGELOG.md CITATION.cff CODE_OF_CONDUCT.md
+    CONTRIBUTING.md LICENSE README.md SECURITY.md benchmarks constraints.txt docs examples fkeras
+    notebooks pyproject.toml tests tools
 """
 DOCUMENT = ROOT.parent / "docs/architecture.md"
 

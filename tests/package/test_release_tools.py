@@ -9,8 +9,17 @@ import numpy as np
 import pytest
 from packaging.version import Version
 
+import fkeras as fk
 from tests.support.paths import ROOT
-from tools.ci import audit, colab_install, jaxlib_values, layer_values, lower_bounds
+from tools.ci import (
+    audit,
+    check_release,
+    colab_install,
+    jaxlib_values,
+    layer_values,
+    lower_bounds,
+    sbom,
+)
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -123,6 +132,47 @@ def test_an_audit_without_answer_gives_the_reason(monkeypatch):
     assert audit.report() == (None, f"no answer within {audit.SECONDS} s")
     monkeypatch.setattr(subprocess, "run", broken)
     assert audit.report() == (None, "ConnectionError: refused")
+
+
+CHANGELOG = "## [Unreleased]\n\n## [0.2.0] - 2027-01-02\n"
+RELEASES = (
+    (("v0.2.0", "0.2.0", True, CHANGELOG, ""), ()),
+    (("v0.2.1", "0.2.0", True, CHANGELOG, ""), ("the tag is v0.2.1",)),
+    (
+        ("v0.2.0.dev0", "0.2.0.dev0", True, CHANGELOG, ""),
+        ("0.2.0.dev0 is no", "no section of 0.2.0.d"),
+    ),
+    (("v0.2.0", "0.2.0", True, "## [0.2.0]\n", ""), ("no section of 0.2.0 with its date",)),
+    (("v0.2.0", "0.2.0", False, CHANGELOG, ""), ("no owner",)),
+    (("v0.2.0", "0.2.0", True, CHANGELOG, "not on a package index yet"), ("README.md says",)),
+)
+
+
+@pytest.mark.parametrize(("facts", "expected"), RELEASES)
+def test_a_release_that_is_not_ready_is_refused_with_the_reason(facts, expected):
+    found = list(check_release.faults(*facts))
+    assert len(found) == len(expected)
+    assert all(part in line for part, line in zip(expected, found, strict=True))
+
+
+def test_a_tag_of_the_main_branch_is_refused(capsys):
+    assert check_release.main(["v9.9.9"]) == 1
+    assert f"fkeras/__init__.py has version {fk.__version__}" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="check_release.py v0"):
+        check_release.main([])
+
+
+def test_the_bill_of_materials_lists_what_a_package_needs():
+    bill = sbom.bill("optax")
+    refs = {part["bom-ref"] for part in (bill["metadata"]["component"], *bill["components"])}
+    names = [part["name"] for part in bill["components"]]
+    assert names == sorted(names) and {"jax", "jaxlib", "numpy", "scipy"} <= set(names)
+    assert not {"optax", "pytest", "flax"} & set(names)  # extras are not installed
+    edges = {row["ref"]: row["dependsOn"] for row in bill["dependencies"]}
+    assert set(edges) == refs and set().union(*edges.values()) <= refs
+    assert any(
+        ref.startswith("pkg:pypi/jax@") for ref in edges[bill["metadata"]["component"]["purl"]]
+    )
 
 
 def test_wrong_numbers_are_counted_and_rounding_is_not():

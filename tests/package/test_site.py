@@ -158,6 +158,18 @@ def test_pages_show_only_an_address_that_exists(home):
         assert "{download}" in link and "http" not in link
 
 
+def test_a_package_index_shows_only_links_that_lead_somewhere(home):
+    readme = (ROOT / "README.md").read_text("utf-8")
+    page = home.index_page(readme)
+    links = re.findall(r"\]\(([^)\s]+)\)", page)
+    assert len(links) == (len(re.findall(r"\]\(([\w./-]+)\)", readme)) if home.settled else 0)
+    assert all(link.startswith(f"{home.repository}/blob/main/") for link in links)
+    code = re.compile(r"```.*?```", re.S)
+    assert code.findall(page) == code.findall(readme)
+    assert bool(home.index_urls()) == home.settled
+    assert all(url.startswith("https://") and "owner" in url for url in home.index_urls().values())
+
+
 @pytest.mark.exhaustive
 def test_nothing_shows_an_address_without_an_owner():
     if not address.read_address().settled:

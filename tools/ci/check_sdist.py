@@ -3,7 +3,7 @@
     python tools/ci/check_sdist.py
 
 unpacks the archive into an empty folder and runs tests there, which fail if the archive lacks a
-file that they need. The wheel is built from the archive and must have the same version.
+file that they need. The wheel is built from the archive and must have the same version; twine reads the metadata of both.
 """
 
 import pathlib
@@ -31,6 +31,8 @@ def main():
         build = [sys.executable, "-m", "build", "-o", built, ROOT]
         subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
         (archive,), (wheel,) = built.glob("*.tar.gz"), built.glob("*.whl")
+        check = [sys.executable, "-m", "twine", "check", "--strict", archive, wheel]
+        subprocess.run(check, check=True, stdout=subprocess.DEVNULL)
         with tarfile.open(archive) as packed:
             packed.extractall(folder, filter="data")
         unpacked = folder / archive.name.removesuffix(".tar.gz")
