@@ -43,6 +43,8 @@ _FREE = (
     "call",
     "conditional",
 )
+# operations that read a part of their first operand
+_PARTS = ("slice", "dynamic-slice", "gather")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _COLLECTIVES = re.compile(
     r" (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
@@ -212,7 +214,7 @@ class Program:
                     self._visit(inner, times)
 
     def _read_by_fusion(self, line, sizes):
-        """Returns the bytes that a fusion reads of each operand: only the slices, if it only slices it."""
+        """Returns the bytes that a fusion reads of each operand; of an operand that it only slices, the slices."""
         inner = self.computations.get(re.search(r"calls=%?([\w.\-]+)", line)[1], [])
         found = [match.groups() for match in map(_OPERATION.match, inner) if match]
         read = list(sizes)
@@ -220,7 +222,7 @@ class Program:
             if kind != "parameter":
                 continue
             users = [(s, k) for _, s, k, o in found if f"%{name}" in re.findall(r"%[\w.\-]+", o)]
-            if users and all(kind in ("slice", "dynamic-slice") for _, kind in users):
+            if users and all(kind in _PARTS for _, kind in users):
                 number = int(number)
                 read[number] = min(read[number], sum(_bytes(shape) for shape, _ in users))
         return read
