@@ -410,7 +410,8 @@ def adapted(config: C, tensors: Collection[str]) -> C:
     """Returns the configuration with the parts of the checkpoint."""
     config = with_parts(config, tensors)
     is_old = not any(name.endswith("decoder.bias") for name in tensors)
-    if "masked" in config.parts and not config.tie_word_embeddings and is_old:
+    has_old = "bias" in config.endings and "masked" in config.parts and is_old
+    if has_old and not config.tie_word_embeddings:
         return dataclasses.replace(config, parts=(*config.parts, "bias"))
     return config
 
