@@ -487,12 +487,16 @@ more = fk.generate(
     stream=lambda row, piece: print(row, piece),
 )
 print(more.lengths, generated.state)
-loaded_text = fk.generate(fk.pretrained.load("no/folder"), None, [[1]], logprobs=2)
-assert_type(loaded_text.logprobs, fk.Logprobs | None)
+
+
+def of_a_loaded_model(loaded: fk.pretrained.Loaded) -> fk.Logprobs | None:
+    return fk.generate(loaded, None, [[1]], logprobs=2).logprobs
+
+
 scores = fk.score(language_model, None, [[1, 2], [3]], np.ones((2, 3), "int32"), logprobs=1)
 assert_type(scores.total, jax.Array)
 assert_type(scores.logprobs.top_ids, jax.Array)
-grammars = fk.samplers.Grammars(["", "a"], end_ids=0)
+grammars = fk.samplers.Grammars(["<end>", "null"], end_ids=0)
 configured = fk.samplers.Chain(grammars.json({"type": "null"}), fk.samplers.configured({}))
 suppressed = fk.samplers.Chain(fk.samplers.SuppressedIds([1, 2]), fk.samplers.Greedy())
 fk.generate(
