@@ -98,8 +98,9 @@ class BartConfig(EncoderConfig):
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict({"bias": ("final_logits_bias",)})
     #: whether the position embeddings are weights; otherwise they are sines and cosines
     learned: ClassVar[bool] = True
-    decoder_vocab_size: ClassVar[int | None] = None
-    share_encoder_decoder_embeddings: ClassVar[bool] = True
+    # no annotations: fields of a subclass would come before the fields of this class
+    decoder_vocab_size = None
+    share_encoder_decoder_embeddings = True
 
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:

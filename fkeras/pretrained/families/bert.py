@@ -78,14 +78,17 @@ class TextEncoderConfig(EncoderConfig, TextHeadsConfig):
     )
     #: index of the position embedding of the first token
     first_position: ClassVar[int] = 0
+    # no annotations: an attribute that a subclass declares as a field would be the first argument
     #: number of token types; 0 without embeddings of types
-    type_vocab_size: ClassVar[int] = 0
+    type_vocab_size = 0
     #: number of buckets of relative positions; 0 without biases of relative positions
-    relative_attention_num_buckets: ClassVar[int] = 0
+    relative_attention_num_buckets = 0
+    #: activation of the hidden layer of a classifier without pooler
+    classifier_activation = "tanh"
+    #: epsilon of the normalizations
+    layer_norm_eps = 1e-12
     #: whether a layer projects the embeddings to the size of the hidden states
     projects: ClassVar[bool] = False
-    #: activation of the hidden layer of a classifier without pooler
-    classifier_activation: ClassVar[str] = "tanh"
 
     @property
     def has_pooler(self) -> bool:
@@ -103,7 +106,6 @@ class PostNormConfig(TextEncoderConfig):
     intermediate_size: Integer = option(default=3072, convert=positive)
     hidden_act: str = option(default="gelu", convert=activation_name)
     max_position_embeddings: Integer = option(default=512, convert=positive)
-    layer_norm_eps: Real = option(default=1e-12, convert=epsilon)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -144,6 +146,7 @@ class BertConfig(PostNormConfig):
     """
 
     type_vocab_size: Integer = option(default=2, convert=positive)
+    layer_norm_eps: Real = option(default=1e-12, convert=epsilon)
     position_embedding_type: str = option(default="absolute", convert=choice("absolute"))
 
     pooling: ClassVar[tuple[str, ...]] = (".pooler.dense.weight",)
@@ -220,7 +223,6 @@ class DistilBertConfig(TextEncoderConfig):
     block_order = property(lambda self: tuple(range(self.n_layers)))
     head_activation = property(lambda self: self.activation)
     classifier_activation: ClassVar[str] = "relu"
-    layer_norm_eps: ClassVar[float] = 1e-12
     pooling: ClassVar[tuple[str, ...]] = ("pre_classifier.weight",)
 
     def __post_init__(self) -> None:

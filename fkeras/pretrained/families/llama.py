@@ -104,10 +104,10 @@ class LlamaConfig(DecoderConfig):
     max_window_layers: int = option(default=28, convert=integer(minimum=0))
     no_rope_layers: tuple[int, ...] | None = option(default=None, convert=_rotating)
     no_rope_layer_interval: int = option(default=4, convert=positive)
-    embedding_multiplier: float = option(default=1.0, convert=factor)
-    residual_multiplier: float = option(default=1.0, convert=factor)
-    attention_multiplier: float = option(default=1.0, convert=factor)
-    logits_scaling: float = option(default=1.0, convert=factor)
+    embedding_multiplier: float = option(default=1.0, convert=factor, kw_only=True)
+    residual_multiplier: float = option(default=1.0, convert=factor, kw_only=True)
+    attention_multiplier: float = option(default=1.0, convert=factor, kw_only=True)
+    logits_scaling: float = option(default=1.0, convert=factor, kw_only=True)
 
     absent: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
         {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fkeras.authoring.engine import Integer, integer
+from fkeras.authoring.engine import Integer, Real, integer
 from fkeras.engine import option
 from fkeras.pretrained.families import bert
-from fkeras.pretrained.tables.config import positive
+from fkeras.pretrained.tables.config import epsilon, positive
 from fkeras.pretrained.tables.family import Family
 from fkeras.pretrained.tables.names import Row
 from fkeras.pretrained.tables.rows import dense_rows, token_head_rows
@@ -36,6 +36,7 @@ class MPNetConfig(bert.PostNormConfig):
     relative_attention_num_buckets: Integer = option(
         default=_BUCKETS, convert=integer(minimum=_BUCKETS, maximum=_BUCKETS)
     )
+    layer_norm_eps: Real = option(default=1e-12, convert=epsilon)
 
     pooling: ClassVar[tuple[str, ...]] = ("classifier.out_proj.weight",)
     # the padding token has the index 1 in all checkpoints

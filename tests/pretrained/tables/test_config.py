@@ -8,7 +8,7 @@ import pytest
 import fkeras as fk
 from fkeras.engine import FrozenDict, option
 from fkeras.engine.config.converters import integer
-from fkeras.pretrained.families.table import family_of
+from fkeras.pretrained.families.table import FAMILIES, family_of
 from fkeras.pretrained.tables.config import Config, thaw
 
 
@@ -136,3 +136,14 @@ def test_no_other_architecture_is_proposed():
     for model_type in ("gemmas", "llama4", "berts"):
         with pytest.raises(ValueError, match=f"received '{model_type}'. Other arch"):
             family_of({"model_type": model_type})
+
+
+@pytest.mark.parametrize("config", sorted({f.config for f in FAMILIES}, key=lambda c: c.__name__))
+def test_arguments_have_the_order_in_which_the_fields_are_declared(config):
+    declared = {}
+    for base in reversed(config.__mro__):
+        for name, kind in vars(base).get("__annotations__", {}).items():
+            if "ClassVar" not in str(kind):
+                declared[name] = None
+    names = [field.name for field in dataclasses.fields(config)]
+    assert names == [name for name in declared if name in names]
