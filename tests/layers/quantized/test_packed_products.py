@@ -32,6 +32,11 @@ LAYERS = {
 }
 ROWS = [(name, mode) for name in LAYERS for mode in ("int4", "int4/6", "int4/5", UNGROUPED)]
 GENERAL = ("another order", "many rows")
+# programs for TPUs alone have arrays of int4
+_of_tpus = pytest.mark.skipif(
+    jax.__version_info__ < (0, 8),
+    reason="the CPU compiler of jaxlib 0.7 aborts over int4 arrays, and lacks products of bfloat16 in float32",
+)
 
 
 def quantized(name, mode):
@@ -60,6 +65,7 @@ def test_values_and_gradients_are_those_of_the_floats(name, mode):
     assert ("platform_form" in program) == (name not in GENERAL and not odd_blocks)
 
 
+@_of_tpus
 @pytest.mark.one_in(len(ROWS) // 3)
 @pytest.mark.parametrize(("name", "mode"), ROWS, ids=[f"{n}-{m}"[:30] for n, m in ROWS])
 def test_unpacked_codes_compute_the_same(name, mode):
@@ -79,6 +85,7 @@ def test_unpacked_codes_compute_the_same(name, mode):
     )
 
 
+@_of_tpus
 def test_unpacking_a_16_bit_layer_keeps_the_dtype_of_computations():
     layer, x, _ = quantized("few outputs", "int4/6")
     layer, x = fk.cast(layer, "bfloat16"), x.astype("bfloat16")
