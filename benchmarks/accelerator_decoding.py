@@ -29,7 +29,7 @@ def _in_bfloat16(model):
     return fk.transforms.replace(model, {"*": change})
 
 
-def weights_of(model):
+def arrays_of(model):
     return {name: leaf for name, leaf in weights_by_path(model).items() if leaf is not None}
 
 
@@ -111,11 +111,16 @@ def _unpacked(w):
         if codes.dtype != "int8" or name.endswith("zero"):
             return codes
         axis = 0 if name == "embedding/reverse_embeddings" else 1
-        low, high = (codes << jnp.int8(4)) >> jnp.int8(4), codes >> jnp.int8(4)
-        shape = [2 * n if i == axis else n for i, n in enumerate(codes.shape)]
-        return jnp.stack([low, high], axis=axis + 1).reshape(shape).astype("int4")
+        return _codes_of(codes, axis).astype("int4")
 
     return {name: unpack(name, leaf) for name, leaf in w.items()}
+
+
+def _codes_of(packed, axis):
+    """The codes of bytes that hold two codes each along an axis."""
+    low, high = (packed << jnp.int8(4)) >> jnp.int8(4), packed >> jnp.int8(4)
+    shape = [2 * n if i == axis else n for i, n in enumerate(packed.shape)]
+    return jnp.stack([low, high], axis=axis + 1).reshape(shape)
 
 
 def _vectors(w, ids):
@@ -159,8 +164,7 @@ integer_product.defvjp(
 
 def floats(codes, scale, zero):
     """The kernel (i, o) of packed 4-bit codes (i, o / 2)."""
-    codes = jnp.stack([(codes << jnp.int8(4)) >> jnp.int8(4), codes >> jnp.int8(4)], axis=-1)
-    codes = codes.reshape(len(scale), -1, scale.shape[1]).astype(scale.dtype)
+    codes = _codes_of(codes, 1).reshape(len(scale), -1, scale.shape[1]).astype(scale.dtype)
     return ((codes - zero[:, None].astype(scale.dtype)) * scale[:, None]).reshape(
         -1, scale.shape[1]
     )

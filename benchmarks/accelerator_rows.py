@@ -412,7 +412,7 @@ def lora(small, quantization=None):
     def arguments_by_hand():
         changed = adapted()
         trained = weights_of(changed)
-        weights = decoding.weights_of(changed).items()
+        weights = decoding.arrays_of(changed).items()
         frozen = {path.replace("/layer/", "/"): w for path, w in weights if path not in trained}
         return ((trained, frozen, net.optimizer.init(trained)), *net.data())
 
@@ -528,7 +528,7 @@ def generating(small, new, quantization=None):
     def side(function, change):
         return Side(function, arguments(change), seen=lambda result: result[0])
 
-    others = {"jax.numpy": side(hand, decoding.weights_of)}
+    others = {"jax.numpy": side(hand, decoding.arrays_of)}
     return Row(side(ours, lambda built: built), others, 0.0, trips=new)
 
 

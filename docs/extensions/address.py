@@ -64,7 +64,7 @@ class Address:
         return f'pip install ".[{extras}]"' if extras else "pip install ."
 
     def index_urls(self) -> dict[str, str]:
-        """Returns the table `[project.urls]` for a package index; without an address an empty one."""
+        """Returns the table `[project.urls]` for a package index; an empty table without an address."""
         if not self.settled:
             return {}
         return {

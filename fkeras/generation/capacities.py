@@ -95,8 +95,8 @@ def _check_entries(model: Network, state: Any, allowed: Any, needed: Any) -> Non
         )
 
 
-class Lack(NamedTuple):
-    """Caches of the caller with too little room.
+class Shortage(NamedTuple):
+    """Too little room in the caches of the caller.
 
     Attributes:
         used: the number of tokens of the longest row, with those of the prompt.
@@ -111,15 +111,15 @@ class Lack(NamedTuple):
     slack: int | None
 
 
-def lack_of(model: Network, state: Any, prompt: Prompt, new: int) -> Lack | None:
-    """Returns what caches lack for prompt and new tokens; None for enough room, and inside `jax.jit`."""
+def shortage_of(model: Network, state: Any, prompt: Prompt, new: int) -> Shortage | None:
+    """Returns the missing room for prompt and new tokens; None if the room suffices, and inside `jax.jit`."""
     lengths, room = lengths_of(state), capacity_of(model, state)
     if room is None or is_traced((lengths, prompt.valid)):
         return None
     used = int(np.max(np.asarray(lengths) + np.asarray(prompt.valid).sum(1)))
     if used + new <= room:
         return None
-    return Lack(used, used + new, room, ring_slack(model, state))
+    return Shortage(used, used + new, room, ring_slack(model, state))
 
 
 def check_cache(reader: Reader, state: Any, prompt: Prompt, new: int, slack: int) -> bool:
@@ -150,11 +150,11 @@ def check_cache(reader: Reader, state: Any, prompt: Prompt, new: int, slack: int
         )
     specs = state_specs(model, batch, 8)
     _check_entries(model, state, specs, specs)
-    lack = lack_of(model, state, prompt, new + slack)
-    if lack is not None and (slack or lack.slack is None):
+    shortage = shortage_of(model, state, prompt, new + slack)
+    if shortage is not None and (slack or shortage.slack is None):
         raise ValueError(
-            f"{WHERE}: expected a state with room for {lack.needed} tokens in a row, received "
-            f"room for {lack.room}. Make a longer one: model.init_cache({batch}, {lack.needed})."
+            f"{WHERE}: expected a state with room for {shortage.needed} tokens in a row, received "
+            f"room for {shortage.room}. Make a longer state: model.init_cache({batch}, {shortage.needed})."
         )
     if slack and not can_take_back(model, state, slack):
         raise ValueError(

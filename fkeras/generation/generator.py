@@ -316,17 +316,19 @@ def _begun(reader: Reader, state: Any, prompt: Prompt, room: _Room) -> _Begun:
     state = model.init_state() if state is None else dict(state)
     is_cache = capacities.check_cache(reader, state, prompt, limit, slack if drafts else 0)
     capacities.check_length(reader, state if is_cache else {}, prompt, width, limit)
-    lack = capacities.lack_of(model, state, prompt, limit) if is_cache and not drafts else None
-    if lack is not None and lack.slack is not None:
+    shortage = (
+        capacities.shortage_of(model, state, prompt, limit) if is_cache and not drafts else None
+    )
+    if shortage is not None and shortage.slack is not None:
         # the caches of the caller grow like those of this call
-        slack, size = lack.slack, lack.room - lack.slack
-        if lack.used >= size:
-            most = lack.used + limit
+        slack, size = shortage.slack, shortage.room - shortage.slack
+        if shortage.used >= size:
+            most = shortage.used + limit
             size = max(
                 size_for(reader.form, most, limit), size_for(reader.form, min(2 * size, most))
             )
             state = enlarged_state(reader, state, len(prompt.ids), size + slack, slack)
-        room = _Room(lack.used, limit, size, slack, drafts)
+        room = _Room(shortage.used, limit, size, slack, drafts)
     capacity = capacities.capacity(reader, size, slack)
     bound = np.int32(min(limit, _MOST))
     reader, state, logits, causal = read_prompt(
@@ -334,7 +336,7 @@ def _begun(reader: Reader, state: Any, prompt: Prompt, room: _Room) -> _Begun:
     )
     requests.check_causal(reader, causal)
     can_go_back = slack > 0 and not is_cache and has_lengths_only(state, reader.row_axes(state))
-    grows = not is_cache or lack is not None
+    grows = not is_cache or shortage is not None
     return _Begun(reader, state, logits, slack + 1 if can_go_back else 1, grows, room)
 
 

@@ -1,4 +1,4 @@
-"""What the result of `fk.pretrained.load` says about its model."""
+"""The model of a result of `fk.pretrained.load`, with its end tokens and its tokenizer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LoadedModel(Protocol):
 
 
 class Parts(NamedTuple):
-    """What the result of `fk.pretrained.load` says about its model; the fields are those of `Generator`."""
+    """Arguments of `Generator` from a result of `fk.pretrained.load`."""
 
     model: Any
     end_ids: Any = ()

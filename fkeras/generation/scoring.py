@@ -249,10 +249,10 @@ def _begun(
     new, held = np.int32(size - _width_of(prompt)), lengths_of(state)
     one_row = is_cache and held is not None and held.shape == (1,)
     if is_cache:
-        lack = capacities.lack_of(model, state, prompt, int(new))
-        if lack is not None and lack.slack is not None:
-            room, rows = size_for(reader.form, lack.needed), 1 if one_row else batch
-            state = enlarged_state(reader, state, rows, room + lack.slack, lack.slack)
+        shortage = capacities.shortage_of(model, state, prompt, int(new))
+        if shortage is not None and shortage.slack is not None:
+            room, rows = size_for(reader.form, shortage.needed), 1 if one_row else batch
+            state = enlarged_state(reader, state, rows, room + shortage.slack, shortage.slack)
     # one size for all texts of similar lengths
     capacity = capacities.capacity(reader, size_for(reader.form, size), 0)
 

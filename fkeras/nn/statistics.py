@@ -11,7 +11,7 @@ variance, whatever the values. TPUs need no shift: one reduction merges the coun
 differences of the parts of the array (`_merged`). The reduction joins no convolution. On TPUs, a caller may
 give a shift that does not depend on the result of a convolution, such as a moving mean: then the sums join
 the convolution. If the shift turns out to be farther than 4 standard deviations from the mean, the variance is
-computed in two passes. This check takes longer than a second pass over a small array, which has two passes.
+computed in two passes. Over a small array this check takes longer than a second pass, so there are always two.
 
 Values cast from bfloat16 have 8 significant bits, and the sums in float32 have 24. For these values there is no second
 pass: one pass with the given shift or 0, whichever is nearer to the mean, has a smaller error than the rounding to
@@ -192,11 +192,12 @@ class _Variance(Form):
     def tpu(self, x: jax.Array, mean: jax.Array, *shifts: jax.Array) -> jax.Array:
         if not shifts:
             return self._over_groups(*_merged(x, self.axes), mean)
-        is_plain = not self.from_bfloat16 and _is_small(x)
-        return self.fast(x, mean) if is_plain else self.from_shift(x, mean, *shifts)
+        if _is_small(x) and not self.from_bfloat16:
+            return self.fast(x, mean)
+        return self.from_shift(x, mean, *shifts)
 
     def from_shift(self, x: jax.Array, mean: jax.Array, shift: jax.Array) -> jax.Array:
-        """Computes the variance in one pass if the shift is near the mean, otherwise in two."""
+        """Computes the variance in one pass; if the shift is far from the mean, in float32 in two."""
         variance = self._shifted(x, shift)
         distance = jnp.square(mean - shift)
         # both comparisons are false for a shift of NaN

@@ -17,7 +17,7 @@ from address import read_address, read_version  # noqa: E402
 
 
 def faults(tag, version, settled, changelog, readme):
-    """Returns what is not ready, one sentence each."""
+    """Returns a sentence for each document that is not ready."""
     if tag != f"v{version}":
         yield f"the tag is {tag}, and fkeras/__init__.py has version {version}"
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):

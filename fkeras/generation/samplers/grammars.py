@@ -27,7 +27,7 @@ _WHERE = "samplers.Grammars"
 class Grammars:
     """Makes samplers whose new tokens spell a text of a JSON schema, a regular expression or a grammar.
 
-    Keeps every grammar that it compiles: make one value for each tokenizer. The package llguidance computes
+    Keeps every grammar that it compiles: make one `Grammars` for each tokenizer. The package llguidance computes
     which tokens may follow. Each step of decoding waits for the host, which reads the new tokens of a row
     and computes a mask: in the order of 0.1 ms for each row and step, and more for large vocabularies.
 

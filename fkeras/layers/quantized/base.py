@@ -162,18 +162,18 @@ class Quantized(fk.Layer):
 
     @property
     def has_packed_codes(self) -> bool:
-        """Whether `unpacked` returns another layer."""
+        """Whether each byte of the codes holds two 4-bit codes."""
         return False
 
     def unpacked(self) -> Self:
-        """Returns the layer with 4-bit codes in `int4` arrays, and factors in float32.
+        """Returns the layer with 4-bit codes in `int4` arrays, and scales and zero points in float32.
 
-        In a loop on a TPU, unpacking costs more than the product. The codes are unpacked before the loop.
+        On TPUs, unpacking costs more than a product of few rows, so a loop reads unpacked codes.
         """
         return self
 
     def _with_codes(self, **weights: fk.Leaf) -> Self:
-        """Returns a copy with these weights; 16-bit factors become float32, and computations stay."""
+        """Returns a copy with these weights, whose floats are float32; the compute dtype stays."""
         name = self.dtype.name
         dtype = fk.get_policy(f"mixed_{name}" if name in ("bfloat16", "float16") else name)
         kept = self.replace(layer=self.layer.replace(dtype=dtype), dtype=dtype)

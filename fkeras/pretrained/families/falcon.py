@@ -172,11 +172,8 @@ def gguf_names(config: FalconConfig) -> tuple[Row, ...]:
 
 
 TINY = FalconConfig(
-    vocab_size=67,
-    hidden_size=32,
+    **gpt_neox.SIZES,
     num_hidden_layers=2,
-    num_attention_heads=4,
-    max_position_embeddings=64,
     tie_word_embeddings=False,
     ffn_hidden_size=20,
     layer_norm_epsilon=1e-3,

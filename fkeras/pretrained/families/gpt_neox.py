@@ -1,4 +1,4 @@
-"""GPT-NeoX (Pythia), and what decoders with layer normalization share: blocks and tables of names."""
+"""GPT-NeoX (Pythia), and the blocks and tables of names that decoders with layer normalization share."""
 
 from __future__ import annotations
 
@@ -383,12 +383,18 @@ def gguf_names(config: LayerNormConfig) -> tuple[Row, ...]:
 # checkpoints of older versions store masks and frequencies as tensors
 IGNORED = ("*.attention.bias", "*.attention.masked_bias", "*.rotary_emb.inv_freq")
 
+#: sizes of the tiny configurations of decoders with layer normalization
+SIZES: Mapping[str, Any] = FrozenDict(
+    {
+        "vocab_size": 67,
+        "hidden_size": 32,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 64,
+    }
+)
 TINY = GPTNeoXConfig(
-    vocab_size=67,
-    hidden_size=32,
+    **SIZES,
     num_hidden_layers=3,
-    num_attention_heads=4,
-    max_position_embeddings=64,
     intermediate_size=20,
     layer_norm_eps=1e-3,
     rotary_pct=0.5,

@@ -113,11 +113,8 @@ def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> 
 
 
 TINY = Starcoder2Config(
-    vocab_size=67,
-    hidden_size=32,
+    **gpt_neox.SIZES,
     num_hidden_layers=2,
-    num_attention_heads=4,
-    max_position_embeddings=64,
     tie_word_embeddings=False,
     intermediate_size=20,
     num_key_value_heads=1,

@@ -88,7 +88,7 @@ class VisionConfig(EncoderConfig):
         mapping = super().write()
         for name in ("image_size", "patch_size"):
             value = mapping.get(name)
-            # CLIP of transformers computes with one number
+            # transformers' CLIP computes with an integer, not with a list
             if name not in self.source and isinstance(value, list) and len({*value}) == 1:
                 mapping[name] = value[0]
         return mapping
