@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fkeras.nn.cpu.forms import compute
-from fkeras.nn.cpu.resampling import Enlarge
+from fkeras.nn.cpu.resampling import Enlarge, RepeatCells
 from fkeras.nn.numerics.axes import full_rank
 
 
@@ -28,12 +28,7 @@ def repeat(x: jax.Array, times: Sequence[int], data_format: str = "channels_last
         >>> repeat(jnp.arange(2.0).reshape(1, 2, 1), (2,)).ravel()
         Array([0., 0., 1., 1.], dtype=float32)
     """
-    factors = full_rank(times, data_format, 1)
-    wide = tuple(size for pair in zip(x.shape, factors, strict=True) for size in pair)
-    # broadcasting new axes and merging them copies once; `jnp.repeat` copies once per axis
-    cells = jnp.expand_dims(x, range(1, 2 * x.ndim, 2))
-    shape = tuple(size * n for size, n in zip(x.shape, factors, strict=True))
-    return jnp.reshape(jnp.broadcast_to(cells, wide), shape)
+    return compute(RepeatCells(full_rank(tuple(times), data_format, 1)), x)
 
 
 def resize(

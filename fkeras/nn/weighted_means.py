@@ -43,9 +43,9 @@ class ScaledProduct(Form):
 
     def tpu_gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
         gradient, keys = super().tpu_gradient(number, spec, *operands), spec.shape[-1]
-        # Fused with the gradient of the softmax, the product takes four times its cycles. If the keys do not
-        # fill their registers, a barrier costs a copy into another layout.
-        full = isinstance(keys, int) and keys % _LANES == 0
+        # Fused with the gradient of the softmax, the product takes two to four times its cycles. If the keys
+        # do not fill a register, a barrier costs more: a copy into another layout.
+        full = isinstance(keys, int) and keys >= _LANES
         return jax.lax.optimization_barrier(gradient) if number == 0 and full else gradient
 
     def _product(self, weights: jax.Array, values: jax.Array) -> jax.Array:

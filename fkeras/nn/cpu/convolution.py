@@ -86,6 +86,28 @@ class TransposedConvolution(WindowForm):
             x, kernel, self.strides, self.pads, self.data_format, self.dilation
         )
 
+    def default_gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
+        windows = self.windows(operands[0], spec)
+        if number == 0 or windows is None:
+            return super().default_gradient(number, spec, *operands)
+        # The convolution that maps results to inputs has the same gradient. JAX's rule reverses an array
+        # on TPUs, and has a dilated window of the size of the input on GPUs.
+        x, y = operands
+        axes = "DHW"[-(x.ndim - 2) :]
+        images = f"N{axes}C" if self.data_format == "channels_last" else f"NC{axes}"
+
+        def convolve(kernel: jax.Array) -> jax.Array:
+            return lax.conv_general_dilated(
+                y,
+                kernel,
+                self.strides,
+                windows.pads,
+                rhs_dilation=self.dilation,
+                dimension_numbers=(images, f"{axes}IO", images),
+            )
+
+        return _flipped(jax.linear_transpose(convolve, spec)(x)[0])
+
     def compute(self, windows: Windows, x: jax.Array, kernel: jax.Array) -> jax.Array:
         sizes = [
             (size - 1) * stride + 1 + sum(pads) - (length - 1) * rate

@@ -71,9 +71,13 @@ class Form(abc.ABC):
         """Computes the gradient for one operand on CPUs."""
         return _transposed(self.fast, number, spec, operands)
 
+    def default_gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
+        """Computes the gradient for one operand on platforms other than CPUs."""
+        return _transposed(self.default, number, spec, operands)
+
     def tpu_gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
         """Computes the gradient for one operand on TPUs."""
-        return _transposed(self.default, number, spec, operands)
+        return self.default_gradient(number, spec, *operands)
 
     @property
     def has_tpu(self) -> bool:
@@ -123,7 +127,7 @@ class Adjoint(Form):
         return self.form.together
 
     def default(self, *operands: jax.Array) -> jax.Array:
-        return _transposed(self.form.default, self.number, self.spec, operands)
+        return self.form.default_gradient(self.number, self.spec, *operands)
 
     @property
     def has_tpu(self) -> bool:

@@ -18,7 +18,7 @@ from fkeras.nn.cpu.convolution import Convolution, TransposedConvolution
 from fkeras.nn.cpu.depthwise import Depthwise
 from fkeras.nn.cpu.forms import FORM, Form, bind, compute
 from fkeras.nn.cpu.pooling import MaxPool, SumPool
-from fkeras.nn.cpu.resampling import Enlarge
+from fkeras.nn.cpu.resampling import Enlarge, RepeatCells
 from fkeras.nn.numerics.axes import full_rank
 
 LAST, FIRST = "channels_last", "channels_first"
@@ -211,8 +211,11 @@ def test_dtypes(name, dtype, tolerance):
 
 
 # JAX computes the weights of `jax.image.resize` once for value and gradient: see the next test
+# but one. Transposed convolutions have a gradient of their own: see the next test.
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("enlarge")])
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if not name.startswith(("enlarge", "transposed"))]
+)
 def test_programs_of_other_platforms_are_those_of_xlas_operations(name):
     fast, default, shapes = forms(CASES[name])
     specs = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
@@ -228,6 +231,45 @@ def test_programs_of_other_platforms_are_those_of_xlas_operations(name):
     for platform in ("cuda", "tpu"):
         assert program(fast, platform) == program(default, platform)
     assert program(fast, "cpu") != program(default, "cpu")
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("times", [(1, 3, 1), (1, 2, 3, 1), (1, 1, 2, 1, 3)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_windows_repeat_cells_and_sum_their_gradients(times, dtype):
+    form = RepeatCells(times)
+    x = jnp.asarray(operands([(2, 3, 4, 2, 3)[: len(times)]], "float32")[0], dtype)
+    x = x.at[0, 0].set(jnp.nan).at[0, 1].set(-jnp.inf)
+    y, pull = jax.vjp(form.default, x)
+    np.testing.assert_array_equal(*(np.asarray(a, "float32") for a in (form.tpu(x), y)))
+    g = jnp.cos(jnp.arange(y.size, dtype="float32")).reshape(y.shape).astype(dtype)
+    tolerance = 1e-6 if dtype == "float32" else 0.02
+    assert_close(form.tpu_gradient(0, x, g), pull(g)[0], tolerance)
+    text = jax.jit(jax.grad(lambda x: jnp.sum(jnp.sin(compute(form, x))))).trace(x)
+    text = text.lower(lowering_platforms=("tpu",)).as_text()
+    assert text.count("stablehlo.reduce_window") == 2
+
+
+TRANSPOSED = [name for name in CASES if name.startswith("transposed")]
+
+
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_kernel_gradient_of_a_transposed_convolution_is_that_of_a_convolution(name):
+    form, shapes = CASES[name]
+    x, kernel = operands(shapes, "float32")
+
+    def gradients(x, kernel):
+        y, pull = jax.vjp(form.default, x, kernel)
+        spec = jax.ShapeDtypeStruct(kernel.shape, kernel.dtype)
+        return pull(jnp.cos(y))[1], form.default_gradient(1, spec, x, jnp.cos(y))
+
+    expected, gradient = jax.jit(gradients)(x, kernel)
+    assert_close(gradient, expected, 1e-6)
+    program = jax.jit(jax.grad(lambda k: jnp.sum(jnp.sin(compute(form, x, k)))))
+    for platform in ("cuda", "tpu"):
+        text = program.trace(kernel).lower(lowering_platforms=(platform,)).as_text()
+        *_, gradient = re.findall(r"stablehlo.convolution.*", text)
+        assert f"lhs_dilate = {[1] * len(form.strides)}" in gradient
 
 
 @pytest.mark.exhaustive
