@@ -26,6 +26,7 @@ from fkeras.optimizers.naming import deserialize as deserialize
 from fkeras.optimizers.naming import get as get
 from fkeras.optimizers.naming import transformation as transformation
 from fkeras.optimizers.optimizer import Optimizer as Optimizer
+from fkeras.optimizers.rowwise import Rowwise as Rowwise
 from fkeras.optimizers.schedule_free import ScheduleFreeAdamW as ScheduleFreeAdamW
 from fkeras.optimizers.updates.rates import learning_rate as learning_rate
 from fkeras.optimizers.updates.rates import with_learning_rate as with_learning_rate

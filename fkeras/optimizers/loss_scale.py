@@ -16,6 +16,7 @@ from fkeras.engine.config.converters import integer, real, text
 from fkeras.engine.config.field_types import Integer, Real
 from fkeras.optimizers.base import BaseOptimizer, check_has_config, mapped, scaled
 from fkeras.optimizers.naming import Identifier, get, transformation
+from fkeras.optimizers.rowwise import Rowwise
 from fkeras.optimizers.updates.numeric import working_dtype
 
 # options of the inner optimizer that older Keras files write here, always with these values
@@ -58,6 +59,11 @@ def _inner(value: Identifier) -> Any:
         raise TypeError(
             f"LossScaleOptimizer: expected an inner optimizer that does not scale the loss, "
             f"received {optimizer!r}. For example 'adam'."
+        )
+    if isinstance(optimizer, Rowwise):
+        raise TypeError(
+            "LossScaleOptimizer: expected an optimizer of complete weights, received a Rowwise. Put "
+            "Rowwise around the LossScaleOptimizer."
         )
     if getattr(optimizer, "loss_scale_factor", None) is not None:
         return dataclasses.replace(optimizer, loss_scale_factor=None)

@@ -18,6 +18,7 @@ from fkeras.optimizers.by_pattern import keras_map
 from fkeras.optimizers.by_pattern.optimizer_map import OptimizerMap
 from fkeras.optimizers.loss_scale import LossScaleOptimizer
 from fkeras.optimizers.naming import Identifier, get, transformation
+from fkeras.optimizers.rowwise import Rowwise
 from fkeras.optimizers.updates.extra import in_form
 from fkeras.optimizers.updates.paths import flatten
 
@@ -85,10 +86,10 @@ def _pattern(pattern: str) -> str:
 
 def _single(pattern: str, value: Identifier) -> Any:
     optimizer: Any = get(value)
-    if optimizer is None or isinstance(optimizer, MultiOptimizer | LossScaleOptimizer):
+    if optimizer is None or isinstance(optimizer, MultiOptimizer | LossScaleOptimizer | Rowwise):
         raise TypeError(
             f"MultiOptimizer: {pattern!r}: expected an optimizer of single weights, received "
-            f"{optimizer!r}. Put LossScaleOptimizer around the MultiOptimizer, and add the "
+            f"{optimizer!r}. Put LossScaleOptimizer or Rowwise around the MultiOptimizer, and add the "
             "patterns of an inner MultiOptimizer to the outer MultiOptimizer."
         )
     # MultiOptimizer divides all gradients by its own factor; a second division would be wrong

@@ -264,6 +264,12 @@ def _check_optimizer(optimizer: Optimizer) -> None:
             "save_model: expected an optimizer of fkeras, received a transformation of optax, "
             "which has no JSON form. Save the model alone, or the run with fit(checkpoint=...)."
         )
+    if isinstance(optimizer, optimizers.Rowwise):
+        raise TypeError(
+            "save_model: expected an optimizer of Keras, received a Rowwise. Save the trainer "
+            "dataclasses.replace(trainer, optimizer=trainer.optimizer.inner_optimizer): the state of both "
+            "is the same."
+        )
     excluded = getattr(optimizer, "exclude_from_weight_decay", ())
     if excluded:
         raise TypeError(

@@ -28,7 +28,7 @@ def follow(optimizer: Optimizer, opt_state: object, model: Layer) -> Any:
         FKerasError: if the state belongs to another model or optimizer.
     """
     trainable = trainable_weights(model)
-    expected_specs = _expected_specs(optimizer, skeleton_of(model), specs_of(model))
+    expected_specs = state_specs(optimizer, skeleton_of(model), specs_of(model))
     if jax.tree.structure(expected_specs) == jax.tree.structure(opt_state):
         if _shapes(expected_specs) != _shapes(opt_state):
             raise _other_state_error(optimizer, opt_state, expected_specs)
@@ -88,7 +88,7 @@ def finalized(optimizer: Any, run: TrainState) -> TrainState:
 
 # Cached: every epoch asks for the same specs, and `eval_shape` traces the whole optimizer.
 @functools.lru_cache(maxsize=64)
-def _expected_specs(optimizer: Optimizer, skeleton: Skeleton, specs: tuple) -> Any:
+def state_specs(optimizer: Optimizer, skeleton: Skeleton, specs: tuple) -> Any:
     """Returns the specs of the optimizer's state for weights with these specs."""
     return jax.eval_shape(bound_to(optimizer, skeleton, specs).init, structs(specs))
 

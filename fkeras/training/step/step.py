@@ -25,6 +25,7 @@ from fkeras.engine.strings.network import device_part
 from fkeras.engine.values.argument_types import Arrays, Batch
 from fkeras.engine.values.arrays import as_array
 from fkeras.nn.cpu.forms import FORM
+from fkeras.optimizers import Rowwise
 from fkeras.optimizers.updates.extra import extra_arguments
 from fkeras.training.data import batch_parts, host_arrays, texts
 from fkeras.training.records.annotations import Trainer
@@ -34,6 +35,7 @@ from fkeras.training.step.changes import changed_weights, joined, parted
 from fkeras.training.step.form import StepForm
 from fkeras.training.step.objective_call import evaluation_key
 from fkeras.training.step.output_layouts import with_output_layouts
+from fkeras.training.step.touched import View, view_of
 from fkeras.transforms.depth import with_depth
 from fkeras.transforms.splitting import Cut, front_of
 
@@ -49,8 +51,9 @@ def train_step(
         batch: `(x, y)` or `(x, y, sample_weight)`; any tree of arrays for an objective.
         valid: mask of the real rows, or None if all are real.
     """
-    new, sums, _ = _stepped(trainer, run, batch, valid)
-    return new, sums
+    view = _view(trainer, run, batch, valid)
+    new, sums, _ = _stepped(trainer, view, batch, valid)
+    return _whole(trainer, view, new), sums
 
 
 def guarded_step(
@@ -68,7 +71,9 @@ def guarded_step(
     Args:
         number: as of `guarded`.
     """
-    new, _, update = _stepped(trainer, run, batch, valid)
+    view = _view(trainer, run, batch, valid)
+    run = view.run
+    new, _, update = _stepped(trainer, view, batch, valid)
     finite = is_finite(new, trainer.mesh)
     if number is not None:
         finite = finite & (run.step == number)
@@ -87,29 +92,55 @@ def guarded_step(
         metrics=metrics,
         step=new.step if number is None else count,
     )
-    return new, finite
+    return _whole(trainer, view, new), finite
+
+
+def _view(trainer: Trainer, run: TrainState, batch: tuple, valid: jax.Array | None) -> View:
+    """Returns the part of a run that a step reads and changes."""
+    if not isinstance(trainer.optimizer, Rowwise):
+        return View(run)
+    run = run.replace(opt_state=optimizer_state.follow(trainer.optimizer, run.opt_state, run.model))
+    # loops and recomputation would hide the ids
+    plain = dataclasses.replace(trainer, depth="unroll", remat=None)
+    compute = _computation(plain, run, batch, valid)
+    return view_of(trainer.optimizer, run, lambda model: compute(model)[0])
+
+
+def _whole(trainer: Trainer, view: View, new: TrainState) -> TrainState:
+    return StepForm(trainer).result(view.written(new)) if view.ids else new
+
+
+def _computation(
+    trainer: Trainer, run: TrainState, batch: tuple, valid: jax.Array | None
+) -> Callable[[Layer], tuple[jax.Array, dict, dict]]:
+    """Returns `(model) -> (loss, updates, sums)` for the next step of a run."""
+    form, key = StepForm(trainer), subkey(run.key, run.step)
+    batch = form.batch(batch)
+    heads = heads_of(trainer, run.model, batch)
+
+    def compute(model: Layer) -> tuple[jax.Array, dict, dict]:
+        model = form.model(model, batch)
+        return objective.compute(trainer, heads, model, run.state, batch, key, True, valid)
+
+    return compute
 
 
 def _stepped(
-    trainer: Trainer, run: TrainState, batch: tuple, valid: jax.Array | None
+    trainer: Trainer, view: View, batch: tuple, valid: jax.Array | None
 ) -> tuple[TrainState, dict[str, jax.Array], Callable[[], tuple[Any, Any]]]:
     """Returns `(run, sums, update)`; `update` computes `(changed weights, optimizer state)` again."""
-    form = StepForm(trainer)
-    batch = form.batch(batch)
-    key = subkey(run.key, run.step)
+    run = view.run
+    compute = _computation(trainer, run, batch, valid)
     trainable, overwritten = trainable_weights(run.model), overwritten_weights(run.model)
     # Runs while JAX traces the step, so a compiled step does not pay for it.
     opt_state = optimizer_state.follow(trainer.optimizer, run.opt_state, run.model)
     scale = getattr(trainer.optimizer, "scale_loss", None)
-    heads = heads_of(trainer, run.model, batch)
 
     def loss_fn(
         trainable: dict[str, jax.Array], overwritten: dict[str, jax.Array]
     ) -> tuple[jax.Array, tuple]:
-        model = form.model(replace_weights(run.model, trainable | overwritten), batch)
-        loss, updates, sums = objective.compute(
-            trainer, heads, model, run.state, batch, key, True, valid
-        )
+        model = view.mapped(replace_weights(run.model, trainable | overwritten))
+        loss, updates, sums = compute(model)
         return loss if scale is None else scale(loss, opt_state), (loss, updates, sums)
 
     # Overwritten weights take their gradient as the new value: float8 layers return their new
@@ -123,12 +154,12 @@ def _stepped(
         deltas, new_opt_state = optimizer.update(grads, opt_state, trainable, **extra)
         new_weights = optax.apply_updates(trainable, deltas)
         model = constrain(replace_weights(run.model, new_weights | new_overwritten))
-        return form.result(
+        return StepForm(trainer).result(
             run.replace(
                 model=model,
                 state=run.state | updates,
                 opt_state=new_opt_state,
-                metrics=objective.merge(heads, run.metrics, sums),
+                metrics=objective.merge(heads_of(trainer, run.model, batch), run.metrics, sums),
                 step=run.step + 1,
             )
         )

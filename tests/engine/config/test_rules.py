@@ -50,6 +50,7 @@ REQUIRED = {
     metrics.OneHotIoU: {"num_classes": 2, "target_class_ids": [0]},
     metrics.OneHotMeanIoU: {"num_classes": 2},
     optimizers.LossScaleOptimizer: {"inner_optimizer": "sgd"},
+    optimizers.Rowwise: {"inner_optimizer": "sgd"},
     optimizers.MultiOptimizer: {"optimizer_map": {"*": "sgd"}},
     optimizers.OptimizerMap: {"default_optimizer": "sgd"},
     schedules.ExponentialDecay: {

@@ -164,7 +164,7 @@ IDS = [f"{kind}-{row(fk)!r}"[:60] for kind, row in ROWS]
 OTHERS = (
     *("BaseOptimizer", "Constraint", "Initializer", "LearningRateSchedule", "Loss", "MeanMetric"),
     *("Metric", "Optimizer", "Regularizer"),
-    *("LossFunctionWrapper", "MeanMetricWrapper", "MultiOptimizer"),
+    *("LossFunctionWrapper", "MeanMetricWrapper", "MultiOptimizer", "Rowwise"),
 )
 
 

@@ -49,6 +49,7 @@ def test_options_that_change_numbers_are_rejected_and_others_ignored(tmp_path):
     for optimizer, word in (
         (optax.adam(0.1), "optax"),
         (optimizers.MultiOptimizer({"*": optax.sgd(0.1)}), "optax"),
+        (optimizers.Rowwise("sgd"), "inner_optimizer"),
         (optimizers.AdamW(exclude_from_weight_decay=["bias"]), "exclude_from_weight_decay"),
     ):
         trainer, run = trained(optimizer)
