@@ -64,6 +64,7 @@ if typing.TYPE_CHECKING:
     from fkeras import saving as saving
     from fkeras import training as training
     from fkeras import utils as utils
+    from fkeras import wrappers as wrappers
     from fkeras.generation import Generated as Generated
     from fkeras.generation import Generator as Generator
     from fkeras.generation import Logprobs as Logprobs
@@ -156,6 +157,7 @@ _LATE = types.MappingProxyType(
         "planning": ("Plan", "Profile", "plan", "profile"),
         "datasets": (),
         "utils": (),
+        "wrappers": (),
     }
 )
 

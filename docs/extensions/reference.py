@@ -65,6 +65,7 @@ _WITH_MEMBERS = (
     "engine",
     "saving",
     "pretrained",
+    "wrappers",
 )
 # file, namespace, title, text; a public namespace without a row gets a page too
 _LISTED = (
@@ -88,6 +89,7 @@ _LISTED = (
     ("pretrained", "pretrained", "Pretrained models", "Models in Hugging Face's format."),
     ("transforms", "transforms", "Transforms", "Functions from model to model."),
     ("saving", "saving", "Files", "Models, trainings and weights in files."),
+    ("wrappers", "wrappers", "scikit-learn", "Estimators of scikit-learn that train networks."),
     ("ops", "ops", "Operations", "Functions of arrays, which record a node on symbolic tensors."),
     ("ops_numpy", "ops.numpy", "Operations: numpy", "Operations with NumPy's names."),
     ("ops_nn", "ops.nn", "Operations: nn", "Operations of neural networks."),
@@ -332,6 +334,10 @@ def _texts(fulls: list[str]) -> Iterator[str]:
                 name in ("Callback", "Loss", "Metric", "Optimizer")
             ):
                 yield from ("   :members:", "   :member-order: bysource")
+            # scikit-learn adds methods to its estimators, whose texts refer to its own site
+            added = [n for n, m in vars(value).items() if type(m).__module__.startswith("sklearn.")]
+            if added:
+                yield f"   :exclude-members: {', '.join(added)}"
         elif inspect.isroutine(value):
             yield f".. autofunction:: {name}"
         elif hasattr(value, "__wrapped__"):  # an operation: autodoc shows no arguments of an object

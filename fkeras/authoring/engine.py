@@ -38,6 +38,7 @@ from fkeras.engine.graph.walk import run_calls as run_calls
 from fkeras.engine.graph_json.items import reason as reason
 from fkeras.engine.graph_json.read import graph_from_config as graph_from_config
 from fkeras.engine.layer.trainable import set_trainable as set_trainable
+from fkeras.engine.messages.docstrings import complete_docstring as complete_docstring
 from fkeras.engine.messages.errors import describe_value as describe_value
 from fkeras.engine.messages.html import html_table as html_table
 from fkeras.engine.messages.key_paths import within as within

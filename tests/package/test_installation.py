@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -24,7 +25,7 @@ BROUGHT = {
     "treescope": "flax",
     "wadler_lindig": "equinox",
 }
-IMPORTED_AS = {"orbax-checkpoint": "orbax", "pillow": "PIL"}
+IMPORTED_AS = {"orbax-checkpoint": "orbax", "pillow": "PIL", "scikit-learn": "sklearn"}
 
 
 def _name(requirement):
@@ -48,8 +49,9 @@ def test_every_imported_package_is_declared():
     core = {_name(r) for r in PROJECT["dependencies"]}
     optional = {
         _name(r)
-        for name in ("files", "train", "viz", "flax", "data", "onnx", "pretrained", "grammars")
-        for r in EXTRAS[name]
+        for name, requirements in EXTRAS.items()
+        if name not in ("examples", "test", "docs", "dev")
+        for r in requirements
     }
     optional |= {IMPORTED_AS.get(name, name) for name in optional} | set(BROUGHT)
     used = set()
@@ -117,6 +119,12 @@ OPTIONAL = (
         lambda path: layers.FlaxLayer.from_config(
             {"module": {"module": "flax.linen", "class_name": "Dense", "config": {"features": 2}}}
         ),
+    ),
+    # a second module: the classes of the first stay those of other tests
+    (
+        "sklearn.base",
+        "scikit-learn",
+        lambda path: runpy.run_path(str(ROOT / "fkeras/wrappers/estimators.py")),
     ),
 )
 

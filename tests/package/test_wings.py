@@ -121,7 +121,7 @@ def test_the_core_names_wings_for_late_imports_in_three_files():
                 for name in names.intersection(arguments):
                     late.setdefault(_name(path), set()).add(name)
     assert late == {
-        "__init__.py": {"generation", "planning", "pretrained"},
+        "__init__.py": {"generation", "planning", "pretrained", "wrappers"},
         "saving/wings/__init__.py": {"saving.legacy", "saving.onnx"},
         "training/__init__.py": {"training.population"},
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # packages whose distribution name differs from their import name
-_DISTRIBUTIONS = (("orbax", "orbax-checkpoint"), ("PIL", "pillow"))
+_DISTRIBUTIONS = (("orbax", "orbax-checkpoint"), ("PIL", "pillow"), ("sklearn", "scikit-learn"))
 
 
 def missing_package(where: str, module: str, error: ImportError) -> ImportError:
