@@ -332,6 +332,7 @@ class Trainer(Configurable):
         steps_per_execution: int | None = None,
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
         donate: bool = False,
+        workers: int = 0,
     ) -> Fitted[M]:
         """Trains a run for some epochs and returns `(run, history)` as a named tuple.
 
@@ -343,8 +344,9 @@ class Trainer(Configurable):
         Args:
             run: the result of `init` or of an earlier `fit`.
             x: an array, or a list or dictionary of arrays for several inputs; or, without `y`, a
-                source of batches `(x, y)` or `(x, y, sample_weight)`: any iterable, a loader of
-                grain, or a function of the step number. The arrays of such a batch may have different
+                source of batches `(x, y)` or `(x, y, sample_weight)`, or of dictionaries with these
+                names: any iterable, a loader of grain, PyTorch or TensorFlow, a function of the step
+                number, or a `datasets.Dataset` with columns of these names. The arrays of such a batch may have different
                 numbers of rows, as nodes and edges of a graph. Each combination of numbers compiles
                 another program, and the logs weight the batch by the rows of its first output.
                 An input of the dtype "string" takes lists, arrays and columns of strings: the layers
@@ -379,6 +381,9 @@ class Trainer(Configurable):
             donate: whether the training takes the memory of `run`, which can then not be used any
                 more: `run, history = trainer.fit(run, x, y, donate=True)` holds one run instead of
                 the run that was passed in and a copy of the arrays that change.
+            workers: number of threads that read a source while the training computes. Several threads
+                call a function of the step, or an object with `__getitem__` and `__len__` alone; one
+                thread reads another iterable, up to `workers` batches ahead. 0 reads between two steps.
 
         Raises:
             ValueError: for bad data, before the first step; the message names the array and row.
@@ -431,6 +436,7 @@ class Trainer(Configurable):
                 steps_per_execution=steps_per_execution,
                 verbose=verbose,
                 checkpoint=checkpoint,
+                workers=workers,
             )
             feed, held = sources.training_feeds(
                 self, run, (x, y, sample_weight), class_weight, validation_data, options, group

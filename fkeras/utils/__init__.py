@@ -23,6 +23,8 @@ from fkeras.utils.sources.dataset import Dataset as Dataset
 from fkeras.utils.sources.files import audio_dataset_from_directory as audio_dataset_from_directory
 from fkeras.utils.sources.files import image_dataset_from_directory as image_dataset_from_directory
 from fkeras.utils.sources.files import text_dataset_from_directory as text_dataset_from_directory
+from fkeras.utils.sources.stream import Stream as Stream
+from fkeras.utils.sources.stream import parquet_dataset as parquet_dataset
 from fkeras.utils.sources.timeseries import (
     timeseries_dataset_from_array as timeseries_dataset_from_array,
 )

@@ -120,6 +120,7 @@ OPTIONAL = (
             {"module": {"module": "flax.linen", "class_name": "Dense", "config": {"features": 2}}}
         ),
     ),
+    ("pyarrow.parquet", "pyarrow", lambda path: fk.utils.parquet_dataset(path / "a.parquet")),
     # a second module: the classes of the first stay those of other tests
     (
         "sklearn.base",

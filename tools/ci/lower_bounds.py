@@ -20,7 +20,7 @@ import tomllib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VERSION = "3.13"
 ENVIRONMENT = ROOT / ".venv-lowest"
-EXTRAS = ("files", "onnx", "train", "viz", "flax", "data", "grammars", "sklearn", "test")
+EXTRAS = ("files", "onnx", "train", "viz", "flax", "data", "grammars", "sklearn", "arrow", "test")
 # engine, files, training, checkpoints, wrappers of Flax and JAX; then a part of the layer table
 SAMPLE = (
     "tests/engine/graph/test_graph.py",

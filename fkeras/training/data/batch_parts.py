@@ -5,7 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fkeras.engine import Layer, Network
 from fkeras.training.records.annotations import Trainer
+
+#: names of the entries of a batch
+NAMES = ("x", "y", "sample_weight")
+
+
+def by_position(model: Layer, batch: Any) -> Any:
+    """Returns a named batch, `{"x": ..., "y": ..., "sample_weight": ...}`, as a tuple.
+
+    Other batches are unchanged, and so is a dictionary for a model whose inputs have these names.
+    """
+    if not isinstance(batch, Mapping) or "x" not in batch or not batch.keys() <= set(NAMES):
+        return batch
+    is_inputs = isinstance(model, Network) and batch.keys() <= set(model.input_names)
+    if is_inputs and not isinstance(batch["x"], Mapping):
+        return batch
+    values = [batch.get(name) for name in NAMES]
+    return tuple(values[: 3 if "sample_weight" in batch else 2 if "y" in batch else 1])
 
 
 def unpack(trainer: Trainer, batch: object) -> tuple[Any, Any, Any]:

@@ -127,7 +127,7 @@ class BatchEpoch:
             if batch is not END:
                 pass
             elif self.iterator is None:
-                batch = feed.source(self.step + self.done)
+                batch = feed.by_number(self.step + self.done)
             else:
                 batch = next(self.iterator, END)
                 if batch is END and feed.continues and feed.seen and not self.holds:

@@ -21,6 +21,7 @@ from fkeras.engine.messages.errors import add_note
 from fkeras.engine.values.arrays import computed_dtype, is_array_like
 from fkeras.engine.values.callables import accepts
 from fkeras.training.data import host_arrays
+from fkeras.training.data.read_ahead import ReadAhead, ahead_of
 from fkeras.training.data.stream_epoch import END, BatchEpoch, copied
 from fkeras.training.records.state import TrainState
 
@@ -30,10 +31,11 @@ _LONG = 60.0
 
 def is_batches(x: object) -> bool:
     """Returns whether `x` yields batches: an iterator, a function, or an iterable of batches."""
-    # A list that begins with a tuple is a list of batches; any other list is a list of inputs, as in
-    # Keras.
-    if isinstance(x, list) and x and isinstance(x[0], tuple):
-        return True
+    # A list that begins with a tuple, or with a named batch, is a list of batches; any other list is a
+    # list of inputs, as in Keras.
+    if isinstance(x, list) and x:
+        if isinstance(x[0], tuple) or (isinstance(x[0], dict) and "x" in x[0]):
+            return True
     array = hasattr(x, "shape") or is_array_like(x)
     if array or isinstance(x, dict | list | tuple | str | bytes):
         return False
@@ -65,6 +67,8 @@ class Batches:
         peeked: `(step, batch)` if `example` read the first batch before the first epoch.
         may_be_endless: whether no pass over the source has ended yet.
         training: whether the batches are those of a training; otherwise of evaluations.
+        workers: number of threads that read ahead; 0 to read in the thread of the training.
+        by_number: returns the batch of a step, for a function of the step number.
     """
 
     source: Any
@@ -82,6 +86,8 @@ class Batches:
     peeked: tuple[int, Any] | None = None
     may_be_endless: bool = True
     training: bool = True
+    workers: int = 0
+    by_number: Callable[[int], Any] = dataclasses.field(init=False, repr=False)
     cached: ClassVar[None] = None  # as of `Feed`; a source has no features
 
     def __post_init__(self) -> None:
@@ -97,6 +103,9 @@ class Batches:
                 f"Trainer.{self.what}: missing {self.steps_name} for a function of the step number. "
                 "A function has no end: pass the number of batches."
             )
+        self.by_number = self.source
+        if self._by_step and self.workers:
+            self.by_number = ReadAhead(self.source, self.workers)
 
     @property
     def _by_step(self) -> bool:
@@ -189,13 +198,22 @@ class Batches:
 
     # A source may have another order in each pass: a function of the step, so that it can resume.
     def _pass_at(self, step: int) -> Iterator[Any]:
-        source, begin = self.source, getattr(self.source, "pass_at", None)
-        if begin is not None:
-            return begin(step)
-        if hasattr(source, "__len__") and not hasattr(source, "__iter__"):
+        source, workers = self.source, self.workers
+        begin = getattr(source, "pass_at", None)
+        if begin is None and hasattr(source, "__len__") and not hasattr(source, "__iter__"):
             # `iter` would ignore the length, and go on as long as `__getitem__` raises no error
-            return map(source.__getitem__, range(len(source)))
-        return iter(source)
+            read, count = source.__getitem__, len(source)
+            return map(ReadAhead(read, workers, count) if workers else read, range(count))
+        running = iter(source) if begin is None else begin(step)
+        if not workers:
+            return running
+        if hasattr(running, "get_state"):
+            raise ValueError(
+                f"Trainer.{self.what}: expected a source without threads of its own for workers="
+                f"{workers}, received {type(source).__name__}, which reads ahead and saves its position "
+                "in checkpoints. Leave workers out, and set the number of threads of the loader."
+            )
+        return ahead_of(running, workers, END)
 
     @property
     def once(self) -> bool:
@@ -212,7 +230,7 @@ class Batches:
     def _first(self, step: int) -> Any:
         try:
             if self._by_step:
-                return self.source(step)
+                return self.by_number(step)
             running = self._pass_at(step)
             self.running, self.positioned = running, True
             batch = next(running, END)

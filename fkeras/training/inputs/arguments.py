@@ -26,6 +26,7 @@ _RULES = types.MappingProxyType(
         ),
         "validation_steps": _OPTIONAL_COUNT,
         "verbose": either(integer(minimum=0, maximum=2), choice("auto"), boolean),
+        "workers": integer(minimum=0),
     }
 )
 

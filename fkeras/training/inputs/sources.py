@@ -18,6 +18,7 @@ from fkeras.host.processes.alone import ALONE, Alone
 from fkeras.training.data import array_feed, batch_parts, host_arrays, texts
 from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.joint_feed import JointBatches
+from fkeras.training.data.sample_tables import as_batches
 from fkeras.training.data.stream_feed import Batches, is_batches
 from fkeras.training.inputs import checks, ids
 from fkeras.training.inputs.padding import fills_up, predicts_by_row
@@ -48,6 +49,9 @@ def training_feeds(
         )
     x, y, sample_weight = rows
     size, steps = options.batch_size, options.steps_per_epoch
+    if y is None:
+        key_data = run.key_data if options.shuffle else None
+        x = as_batches(x, size, key_data, shares.share_of(trainer))
     if class_weight is not None and batch_parts.sees_whole_batch(trainer):
         refuse_class_weight()
     if y is None and is_batches(x):
@@ -57,7 +61,12 @@ def training_feeds(
             sample_weight=sample_weight,
             validation_split=options.validation_split,
         )
-        feed = call.batches(x, steps, class_weight)
+        feed = call.batches(x, steps, class_weight, options.workers)
+    elif options.workers:
+        raise ValueError(
+            f"Trainer.fit: expected a source of batches for workers={options.workers}, received "
+            f"{type(x).__name__}. Arrays are in memory, so there is nothing to read: leave workers out."
+        )
     else:
         host = _host(trainer, run.model, x, y, sample_weight, "fit")
         if options.validation_split:
@@ -105,6 +114,7 @@ def prediction_batches(
     model = run.model
 
     def host(batch: Any, what: str) -> Any:
+        batch = batch_parts.by_position(model, batch)
         if not isinstance(batch, tuple | list):
             batch = (batch,)
         if not 1 <= len(batch) <= 3:
@@ -153,6 +163,7 @@ class _Call:
     def feed(self, rows: tuple, size: int, steps: int | None) -> Feed | Batches:
         """Returns the feed of an evaluation."""
         x, y, sample_weight = rows
+        x = x if y is not None else as_batches(x, size, shard=shares.share_of(self.trainer))
         if y is None and is_batches(x):
             _reject_arguments(self.name, "a source of batches", sample_weight=sample_weight)
             return self.with_sums(self.batches(x, steps))
@@ -207,9 +218,13 @@ class _Call:
         return array_feed.placed(feed, trainer.mesh) if fits else feed
 
     def batches(
-        self, x: object, steps: int | None, class_weight: Mapping[int, float] | None = None
+        self,
+        x: object,
+        steps: int | None,
+        class_weight: Mapping[int, float] | None = None,
+        workers: int = 0,
     ) -> Batches:
-        """Returns the feed of a source of batches."""
+        """Returns the feed of a source of batches, which `workers` threads read."""
         trainer, run, group = self.trainer, self.run, self.group
         if self.caches:
             raise ValueError(
@@ -239,7 +254,9 @@ class _Call:
 
         host = functools.partial(_host_batch, trainer, run.model)
         if group.count == 1:
-            feed = Batches(x, steps, self.name, checked, host, fills, training=self.training)
+            feed = Batches(
+                x, steps, self.name, checked, host, fills, training=self.training, workers=workers
+            )
             feed.check_length()
             return feed
         return JointBatches(
@@ -250,6 +267,7 @@ class _Call:
             host,
             fills,
             training=self.training,
+            workers=workers,
             group=group,
             share=shares.share_of(trainer),
             join=functools.partial(shares.joined, trainer),
@@ -295,15 +313,22 @@ def _host_batch(trainer: Trainer, model: Network, batch: Any, what: str) -> Any:
     """Returns a batch of a source on the host: the tree of an objective, else three entries."""
     if trainer.objective is not None:
         return host_arrays.as_host(batch, f"{what}: the batch")
+    batch = batch_parts.by_position(model, batch)
     needs_targets, is_row = batch_parts.has_loss(trainer.loss), isinstance(batch, tuple | list)
     if not (is_row and 1 + needs_targets <= len(batch) <= 3) and (needs_targets or is_row):
         raise TypeError(
             f"Trainer.{what}: expected {'' if needs_targets else 'x, '}(x, y) or (x, y, "
-            f"sample_weight), received {len(batch) if is_row else type(batch).__name__}. Let the "
-            "source yield tuples of this form."
+            f"sample_weight), received {_form(batch)}. Let the source yield tuples of this form, or "
+            "dictionaries with the keys 'x', 'y' and 'sample_weight'."
         )
     rows = _three(model, *batch_parts.unpack(trainer, batch), what)
     return _mapped(trainer, model, rows, equal=False)
+
+
+def _form(batch: Any) -> str:
+    if isinstance(batch, Mapping):
+        return f"a dictionary of {', '.join(map(repr, list(batch)[:8]))}"
+    return str(len(batch)) if isinstance(batch, tuple | list) else type(batch).__name__
 
 
 def _mapped(trainer: Trainer, model: Network, rows: Any, equal: bool = True) -> Any:
@@ -325,7 +350,7 @@ def _three(model: Network, x: object, y: object, sample_weight: object, call: st
 
 
 def _validation(trainer: Trainer, data: Any) -> tuple:
-    if is_batches(data):
+    if is_batches(as_batches(data, 1)):
         return data, None, None
     # For an objective a list is a tree of inputs; in Keras a list may hold x, y and the weights.
     row_types = tuple if trainer.objective is not None else tuple | list

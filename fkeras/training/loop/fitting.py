@@ -47,6 +47,7 @@ class Options:
     steps_per_execution: int | None
     verbose: int | str
     checkpoint: str | os.PathLike[str] | Checkpoint | None
+    workers: int = 0
 
     @property
     def validations(self) -> int:

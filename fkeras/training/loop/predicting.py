@@ -10,6 +10,7 @@ from fkeras.engine.strings.network import decoded_values
 from fkeras.host.processes.alone import ALONE, Alone
 from fkeras.training.data import array_feed, host_arrays, texts
 from fkeras.training.data.array_feed import Feed
+from fkeras.training.data.sample_tables import as_batches
 from fkeras.training.data.stream_feed import Batches, is_batches
 from fkeras.training.inputs import checks, sources
 from fkeras.training.inputs.padding import predicts_by_row
@@ -36,6 +37,7 @@ def predict(
         fills = len(x) == largest or predicts_by_row(run.model, run.state, x, largest)
         return batch_loops.predict_batch(run, x, largest if fills else len(x))
     feed: Feed | Batches
+    x = as_batches(x, size)
     if is_batches(x) and not _is_table(x):
         feed = sources.prediction_batches(trainer, run, x, steps, group)
     else:

@@ -276,7 +276,7 @@ def as_arrays(trainer: Trainer, model: Layer, batch: object, call: str = "step")
 
     if trainer.objective is not None:
         return read(batch, "the batch")
-    x, *others = batch_parts.unpack(trainer, batch)
+    x, *others = batch_parts.unpack(trainer, batch_parts.by_position(model, batch))
     texts.check_labels(others[0], f"Trainer.{call}: y")
     if texts.takes_strings(model):
         x = texts.mapped(model, texts.as_host(model, x, f"Trainer.{call}: x"))

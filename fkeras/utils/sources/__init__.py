@@ -1,1 +1,1 @@
-"""Datasets of files and windows, loaded in the background by grain."""
+"""Datasets of files and windows, loaded in the background by grain, and of streams."""

@@ -165,7 +165,7 @@ HABITS = (
     ("fk.freeze(3)", "expected a layer or model, received int"),
     ("TRAINER.compile()", "takes Keras's arguments of compile"),
     ("TRAINER.train_on_batch(X, Y)", "trainer.step(run, (x, y))"),
-    ("TRAINER.fit(None, X, Y, workers=4)", "to use workers, pass a loader"),
+    ("TRAINER.fit(None, X, Y, use_multiprocessing=True)", "reads in threads"),
     ("TRAINER.fit(None, X, Y, nb_epoch=4)", "`epochs`"),
     ("TRAINER.step(RUN, (X, Y), class_weight={1: 2.5})", "trainer.step(run, (x, y, "),
     ("TRAINER.evaluate(None, X, Y, return_dict=True)", "leave the argument out"),
