@@ -1,5 +1,5 @@
 """Functions from model to model: surgery, probes, freezing, folding, quantizing, rematerializing,
-rolling; and functions of two models: differences, patches, agreement.
+rolling; functions of two models: differences, patches, agreement; and attributions.
 
 Each transform returns a new model and keeps all arrays that it does not change.
 """
@@ -16,6 +16,9 @@ from fkeras.transforms.adapting.merging import merge_adapters as merge_adapters
 from fkeras.transforms.adapting.tree import Adapters as Adapters
 from fkeras.transforms.adapting.tree import adapters as adapters
 from fkeras.transforms.adapting.tree import with_adapters as with_adapters
+from fkeras.transforms.attribution import grad_cam as grad_cam
+from fkeras.transforms.attribution import integrated_gradients as integrated_gradients
+from fkeras.transforms.attribution import saliency as saliency
 from fkeras.transforms.casting import cast as cast
 from fkeras.transforms.comparison.agreeing import Agreement as Agreement
 from fkeras.transforms.comparison.agreeing import CallAgreement as CallAgreement

@@ -1,22 +1,19 @@
-"""Drawings of models: SVG, text in Graphviz's language, and image files."""
+"""Drawings of models: pictures, text in Graphviz's language, and files."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 
 from fkeras.atomic_files.atomic import as_path, replacing
 from fkeras.engine.config.converters import boolean, choice, integer
 from fkeras.engine.network.draw import Details, to_dot, to_mermaid
 from fkeras.engine.network.network import Network
 from fkeras.engine.network.picture import Picture
+from fkeras.engine.network.raster import FORMATS
 from fkeras.engine.network.svg import to_svg
 from fkeras.engine.values.argument_types import FilePath
 
-# formats written without another program, and formats that Graphviz draws
-_TEXT_FORMATS = ("svg", "dot", "gv", "mmd")
-_GRAPHVIZ_FORMATS = ("png", "pdf", "jpg", "jpeg", "gif", "ps", "eps")
+_TEXT_FORMATS = ("dot", "gv", "mmd")
 _DIRECTION = choice("TB", "LR", "BT", "RL")
 _SPLINES = choice("ortho", "curved", "polyline", "spline", "line")
 _DPI = integer(minimum=1, maximum=2400)
@@ -119,7 +116,7 @@ def draw(
 ) -> Picture:
     """Draws a model's graph, without another program.
 
-    A notebook shows the drawing, and `save` writes an SVG file. Layers with weights are blue, inputs
+    A notebook shows the drawing, and `save` writes a file, such as "model.png" or "model.svg". Layers with weights are blue, inputs
     gray. A frame surrounds the layers of a nested model. An arrow back to an earlier box is a later
     call of a shared layer.
 
@@ -177,11 +174,10 @@ def plot_model(
 ) -> str:
     """Writes a drawing of a model's graph to a file.
 
-    The file extension selects the format. "svg" needs no other program: `draw` makes the drawing,
-    without `dpi` and `splines`. "png", "pdf", "jpg", "jpeg", "gif", "ps" and "eps" need Graphviz
-    (https://graphviz.org), whose program `dot` draws them. The text formats "dot" and "gv"
-    (Graphviz's language) and "mmd" (Mermaid's language, which Markdown viewers draw) need no other
-    program. Mermaid drawings use only `show_shapes` and `expand_nested`.
+    The file extension selects the format. "svg" and the images "png", "pdf", "jpg", "jpeg", "eps" and "ps"
+    are the drawing of `draw`, without `splines`; images need the package matplotlib. The texts "dot" and
+    "gv" (Graphviz's language) and "mmd" (Mermaid's language, which Markdown viewers draw) are for other
+    programs. Mermaid drawings use only `show_shapes` and `expand_nested`.
 
     Args:
         model: a model with a graph.
@@ -192,7 +188,7 @@ def plot_model(
         The path of the file.
 
     Raises:
-        ImportError: if the format needs Graphviz and the program `dot` is missing.
+        ImportError: for an image, if matplotlib is missing.
         ValueError: for an unknown format, and in the cases of `model_to_dot`.
 
     Example:
@@ -205,11 +201,12 @@ def plot_model(
     """
     path = as_path(to_file)
     extension = os.path.splitext(path)[1][1:].lower()
-    if extension not in (*_TEXT_FORMATS, *_GRAPHVIZ_FORMATS):
+    formats = ("svg", *FORMATS, *_TEXT_FORMATS)
+    if extension not in formats:
         raise ValueError(
             f"plot_model: to_file: expected a path with an extension among "
-            f"{', '.join('.' + name for name in (*_GRAPHVIZ_FORMATS, *_TEXT_FORMATS))}, received "
-            f"{path!r}. Write to_file='model.svg'."
+            f"{', '.join('.' + name for name in formats)}, received {path!r}. Write "
+            "to_file='model.png'."
         )
     # for all formats: `model_to_dot` checks the options
     text = model_to_dot(
@@ -224,7 +221,7 @@ def plot_model(
         show_trainable=show_trainable,
         splines=splines,
     )
-    if extension == "svg":
+    if extension not in _TEXT_FORMATS:
         picture = draw(
             model,
             show_shapes,
@@ -235,30 +232,9 @@ def plot_model(
             show_layer_activations,
             show_trainable,
         )
-        return picture.save(path)
+        return picture.save(path, dpi)
     if extension == "mmd":
         text = to_mermaid(model, shapes=show_shapes, nested=expand_nested)
-    content = (
-        (text + "\n").encode() if extension in _TEXT_FORMATS else _run_graphviz(text, extension)
-    )
     with replacing(path) as file:
-        file.write(content)
+        file.write((text + "\n").encode())
     return path
-
-
-def _run_graphviz(text: str, extension: str) -> bytes:
-    program = shutil.which("dot")
-    if program is None:
-        raise ImportError(
-            f"plot_model: a .{extension} file needs the program dot of Graphviz, which is missing. "
-            "Install Graphviz (https://graphviz.org/download), or write to_file='model.svg', which "
-            "needs no other program."
-        )
-    result = subprocess.run([program, f"-T{extension}"], input=text.encode(), capture_output=True)
-    if result.returncode:
-        problem = result.stderr.decode(errors="replace").strip()[:500]
-        raise RuntimeError(
-            f"plot_model: expected a drawing by Graphviz, received the error: {problem}. Write "
-            "to_file='model.dot' and run dot on the file."
-        )
-    return result.stdout

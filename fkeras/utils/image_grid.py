@@ -20,6 +20,9 @@ _SPACE, _LINE, _CHARACTER = 6, 15, 6.8
 _SMALLEST, _LARGEST = 64, 160
 _WRONG = "#dc2626"
 _SIZE = integer(minimum=1)
+# colors of heat from 0 to 1, and the opacity of the largest
+_HEAT = ((60, 0, 120), (190, 50, 90), (250, 140, 10), (255, 250, 150))
+_OPACITY = 0.85
 
 
 def image_grid(
@@ -27,6 +30,7 @@ def image_grid(
     predictions: Any = None,
     labels: Any = None,
     *,
+    heat: Any = None,
     class_names: Sequence[str] | None = None,
     columns: int | None = None,
     row_names: Sequence[object] | None = None,
@@ -34,7 +38,7 @@ def image_grid(
 ) -> Picture:
     """Draws images side by side, with the predicted classes above them.
 
-    A notebook shows the drawing, and `save` writes an SVG file. With scores as predictions the drawing
+    A notebook shows the drawing, and `save` writes a file. With scores as predictions the drawing
     shows the score of the predicted class. With labels, a wrong prediction is red and names the label.
 
     Args:
@@ -44,6 +48,9 @@ def image_grid(
         predictions: scores `(b, classes)`, class numbers `(b,)`, probabilities of the second of two
             classes, names among `class_names`, or None.
         labels: class numbers, one-hot vectors or names, or None.
+        heat: numbers for the pixels, `(b, h, w)` or `(b, h, w, c)`, such as those of
+            `transforms.grad_cam` or `saliency`: the larger the absolute value, the brighter the color on
+            the image. The largest value of each image has the brightest color.
         class_names: the names of the classes, in the order of their numbers.
         columns: images in a row; by default at most 8, and with `row_names` as many as fill the rows.
         row_names: texts before the rows.
@@ -66,6 +73,7 @@ def image_grid(
     """
     where = "image_grid"
     pixels = _pixels(where, images)
+    pixels = pixels if heat is None else _heated(where, pixels, heat)
     count, height, width = pixels.shape[:3]
     names = class_names_of(where, class_names)
     titles = list(_titles(where, predictions, labels, names, count))
@@ -147,6 +155,28 @@ def _pixels(where: str, images: Any) -> np.ndarray:
     low, high = array.min(), array.max()
     low, high = (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
     return np.rint((array - low) / ((high - low) or 1.0) * 255).astype("uint8")
+
+
+def _heated(where: str, pixels: np.ndarray, heat: Any) -> np.ndarray:
+    """Returns the images in color, with a heat map over each."""
+    heat = np.asarray(heat)
+    if heat.dtype.kind not in "biuf" or heat.shape[:3] != pixels.shape[:3] or heat.ndim > 4:
+        raise ValueError(
+            f"{where}: heat: expected numbers of shape {pixels.shape[:3]}, one for each pixel, received "
+            f"{heat.dtype} of shape {heat.shape}. transforms.grad_cam resizes its maps to the images."
+        )
+    strength = np.abs(heat.astype("float64"))
+    strength = strength.max(-1) if heat.ndim == 4 else strength
+    if not np.isfinite(strength).all():
+        raise ValueError(f"{where}: heat: expected finite numbers, received NaN or infinity.")
+    largest = strength.max((1, 2), keepdims=True)
+    strength = strength / np.where(largest > 0, largest, 1)
+    positions = np.linspace(0, 1, len(_HEAT))
+    color = np.stack(
+        [np.interp(strength, positions, channel) for channel in np.transpose(_HEAT)], -1
+    )
+    share = (_OPACITY * strength)[..., None]
+    return np.rint((1 - share) * pixels[..., :3] + share * color).astype("uint8")
 
 
 def _titles(

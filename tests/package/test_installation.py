@@ -112,6 +112,7 @@ OPTIONAL = (
     ("mlflow", "mlflow", lambda path: _fit(callbacks=[fk.callbacks.MlflowCallback()])),
     ("grain", "grain", lambda path: list(fk.utils.Dataset(4, lambda ids: ids))),
     ("PIL", "pillow", lambda path: fk.utils.load_img(path / "a.png")),
+    ("matplotlib.figure", "matplotlib", lambda path: fk.utils.plot_model(_model(), path / "m.png")),
     ("matplotlib.figure", "matplotlib", lambda path: fk.History({}, [], {}).plot()),
     (
         "flax.linen",

@@ -1,10 +1,10 @@
-"""Drawings of models: SVG, text in Graphviz's language, and files that Graphviz draws."""
+"""Drawings of models: SVG, images, and text in Graphviz's language."""
 
-import os
-import stat
+import pathlib
 import xml.etree.ElementTree as ElementTree
 
 import jax
+import numpy as np
 import pytest
 
 import fkeras as fk
@@ -54,29 +54,68 @@ def test_text_formats_need_no_program(tmp_path, name, start, monkeypatch):
     assert path == str(tmp_path / "new" / name)
 
 
-def _install_dot(folder, body):
-    program = folder / "dot"
-    program.write_text(f"#!/bin/sh\n{body}\n")
-    program.chmod(program.stat().st_mode | stat.S_IEXEC)
+STARTS = {
+    "png": b"\x89PNG",
+    "pdf": b"%PDF",
+    "jpg": b"\xff\xd8",
+    "jpeg": b"\xff\xd8",
+    "eps": b"%!PS",
+    "ps": b"%!PS",
+}
 
 
-@pytest.mark.skipif(os.name != "posix", reason="the stand-in for Graphviz is a shell script")
-def test_graphviz_draws_the_other_formats(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    _install_dot(tmp_path, 'echo "$1"; cat')
-    fk.utils.plot_model(_model(), tmp_path / "m.pdf")
-    assert (tmp_path / "m.pdf").read_text().startswith("-Tpdf\ndigraph model {")
-    _install_dot(tmp_path, "cat > /dev/null; echo broken >&2; exit 3")
-    with pytest.raises(RuntimeError, match="received the error: broken"):
-        fk.utils.plot_model(_model(), tmp_path / "m.png")
-    assert not (tmp_path / "m.png").exists()
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("extension", STARTS)
+def test_images_need_no_program(tmp_path, extension, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    path = fk.utils.plot_model(_model(), tmp_path / f"m.{extension}", expand_nested=True, dpi=48)
+    assert pathlib.Path(path).read_bytes().startswith(STARTS[extension])
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_an_image_shows_the_drawing(tmp_path, dark):
+    image = pytest.importorskip("matplotlib.image", reason="the extra viz: pip install matplotlib")
+    picture = fk.utils.draw(_model().build(jax.random.key(0)))
+    root = ElementTree.fromstring(picture.svg)
+    pixels = image.imread(picture.save(tmp_path / "m.png", dpi=192, dark=dark))[..., :3]
+    width, height = float(root.get("width")), float(root.get("height"))
+    assert pixels.shape == (int(2 * height), int(2 * width), 3)  # 192 dots per inch, two a pixel
+    paper = np.array([24, 24, 27]) / 255 if dark else np.ones(3)
+    np.testing.assert_allclose(pixels[0, 0], paper, atol=0.01)
+    shift = {}
+    for group in root.iter():
+        offset = [float(n) for n in group.get("transform", "translate(0 0)")[10:-1].split()]
+        for element in group:
+            outer = shift.get(group, (0, 0))
+            shift[element] = (outer[0] + offset[0], outer[1] + offset[1])
+    for box in root.iter("{http://www.w3.org/2000/svg}rect"):
+        # a place inside of the corner, where no text is
+        x, y = (int(2 * (float(box.get(n)) + move + 4)) for n, move in zip("xy", shift[box]))
+        color = {"#3b82f6": (59, 130, 246), "#808080": (128, 128, 128)}.get(box.get("fill"))
+        share = float(box.get("fill-opacity", 0))
+        expected = paper if color is None else share * np.array(color) / 255 + (1 - share) * paper
+        np.testing.assert_allclose(pixels[y, x], expected, atol=0.01)
+    ink = np.abs(pixels - paper).max(-1) > 0.5
+    assert 0.02 < ink.mean() < 0.3  # lines and letters
+
+
+def test_an_image_of_pictures_and_of_names_with_dollars(tmp_path):
+    image = pytest.importorskip("matplotlib.image", reason="the extra viz: pip install matplotlib")
+    pixels = np.zeros((2, 8, 8, 3), "uint8")
+    pixels[1] = (255, 0, 0)
+    grid = fk.utils.image_grid(pixels, [0, 1], class_names=["$a_{$", "b"], size=64)
+    shown = image.imread(grid.save(tmp_path / "grid.png", dpi=96))[..., :3]
+    assert shown.shape[:2] == tuple(
+        int(float(ElementTree.fromstring(grid.svg).get(name))) for name in ("height", "width")
+    )
+    np.testing.assert_allclose(shown[60, 6 + 64 + 6 + 32], (1, 0, 0), atol=0.01)
+    np.testing.assert_allclose(shown[60, 6 + 32], (0, 0, 0), atol=0.01)
 
 
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda m: fk.utils.plot_model(m), ImportError, "dot of Graphviz, which is missing"),
         (
             lambda m: fk.utils.plot_model(m, "model"),
             ValueError,
@@ -95,7 +134,9 @@ def test_graphviz_draws_the_other_formats(tmp_path, monkeypatch):
         (lambda m: fk.utils.draw(m, rankdir="up"), ValueError, "draw: rankdir: expected 'TB'"),
         (lambda m: fk.utils.draw(m, expand_nested=1), ValueError, "draw: expand_nested"),
         (lambda m: fk.utils.draw(fk.Sequential([])), ValueError, "A picture"),
-        (lambda m: fk.utils.draw(m).save("m.png"), ValueError, "a path that ends in .svg"),
+        (lambda m: fk.utils.draw(m).save("m.bmp"), ValueError, "a path that ends in .png"),
+        (lambda m: fk.utils.draw(m).save("m.png", dpi=0), ValueError, "Picture.save: dpi"),
+        (lambda m: fk.utils.draw(m).save("m.svg", dark=2), ValueError, "Picture.save: dark"),
     ],
 )
 def test_invalid_arguments_are_reported(call, error, message, monkeypatch, tmp_path):

@@ -109,3 +109,19 @@ def test_a_picture_is_saved(tmp_path):
 def test_invalid_arguments_are_reported(images, options, error, message):
     with pytest.raises(error, match=message):
         image_grid(images, **options)
+
+
+def test_heat_colors_the_images():
+    images = np.full((2, 4, 4), 0.5)
+    heat = np.zeros((2, 4, 4))
+    heat[0, 1, 1], heat[1, 2, 2] = 2.0, -0.1
+    plain = image_grid(np.repeat(images[..., None], 3, -1))
+    cold = image_grid(images, heat=0 * heat)
+    assert cold.svg == plain.svg  # no heat, no color
+    assert image_grid(images, heat=heat).svg != plain.svg
+    one = image_grid(images, heat=heat[..., None])
+    assert one.svg == image_grid(images, heat=heat).svg
+    with pytest.raises(ValueError, match=r"heat: expected numbers of shape \(2, 4, 4\)"):
+        image_grid(images, heat=heat[:, :3])
+    with pytest.raises(ValueError, match="heat: expected finite numbers"):
+        image_grid(images, heat=heat * np.nan)

@@ -95,7 +95,7 @@ def _id(value):
     return getattr(value, "func", type(value)).__name__
 
 
-@pytest.mark.one_in(24)
+@pytest.mark.one_in(40)
 @pytest.mark.filterwarnings("default")  # scikit-learn warns on purpose in its checks
 @pytest.mark.parametrize(("estimator", "check"), CASES, ids=_id)
 def test_checks_of_scikit_learn(estimator, check):
@@ -116,6 +116,7 @@ def test_fit_is_the_fit_of_the_trainer():
     assert regressor.model_ == run.model and regressor.trainer_ is MSE
 
 
+@pytest.mark.exhaustive
 def test_each_fit_begins_anew_unless_warm():
     cold = SKLearnRegressor(_linear(), MSE)
     first = cold.fit(X, NUMBERS).predict(X)
@@ -162,6 +163,7 @@ def test_targets_have_the_form_of_the_loss(loss, units, activation):
         assert log_loss(PAIR, probabilities) < 0.5
 
 
+@pytest.mark.exhaustive
 def test_labels_of_three_classes_and_rows_of_pictures():
     pictures = np.zeros((60, 2, 2, 3), "float32") + X[:, None, None]
     inputs = fk.Input((2, 2, 3))
@@ -173,6 +175,7 @@ def test_labels_of_three_classes_and_rows_of_pictures():
     assert list(estimator.classes_) == ["a", "b", "c"]
 
 
+@pytest.mark.exhaustive
 def test_regressors_predict_the_shape_of_the_targets():
     regressor = SKLearnRegressor(network, MSE)
     assert regressor.fit(X, NUMBERS).predict(X).shape == (60,)
@@ -183,7 +186,7 @@ def test_regressors_predict_the_shape_of_the_targets():
 def test_a_grid_reaches_into_parameters():
     grid = {
         "net__trainer__optimizer__learning_rate": [1e-4, 0.1],
-        "net__model_kwargs__units": [(), (4,)],
+        "net__model_kwargs__units": [()],
         "net__fit_kwargs__epochs": [10],
     }
     pipeline = make_pipeline(StandardScaler(), SKLearnRegressor(network, MSE))
@@ -191,7 +194,7 @@ def test_a_grid_reaches_into_parameters():
     with joblib.parallel_backend("threading", n_jobs=2):
         search = GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X, NUMBERS)
     assert search.best_params_["net__trainer__optimizer__learning_rate"] == 0.1
-    assert len(search.cv_results_["params"]) == 4 and search.score(X, NUMBERS) > 0.9
+    assert len(search.cv_results_["params"]) == 2 and search.score(X, NUMBERS) > 0.9
     best = search.best_estimator_["net"]
     assert best.trainer.optimizer.learning_rate == 0.1 and MSE.optimizer.learning_rate == 0.02
 
@@ -239,6 +242,7 @@ def test_a_trained_network_is_a_transformer_without_fit():
     assert table.shape == (60, 16)
 
 
+@pytest.mark.exhaustive
 def test_a_transformer_trains_on_targets_or_by_an_objective():
     def objective(model, state, batch, key, training):
         out = model.apply(batch, state=state, training=training, key=key)

@@ -97,6 +97,7 @@ class History:
                 axes.plot(epochs[every - 1 :: every], validation_values, dots, label="validation")
                 axes.legend()
             axes.set_xlabel("epoch")
+            axes.xaxis.get_major_locator().set_params(integer=True)
             axes.set_ylabel(name)
         # notebooks know matplotlib's figures only after pyplot was imported
         figure._repr_png_ = functools.partial(_png, figure)

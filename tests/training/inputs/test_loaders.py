@@ -189,6 +189,7 @@ class Restarting:
         return _reusing()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("kind", ["list", "index", "reused memory", "step", "iterator"])
 def test_workers_give_the_same_batches(kind, workers):
