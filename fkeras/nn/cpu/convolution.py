@@ -234,13 +234,65 @@ def _kernel_gradient(windows: Windows, spec: Spec, x: jax.Array, y: jax.Array) -
         y = y.reshape(y.shape[0] * y.shape[1], *y.shape[2:])
         part = Spec(spec.shape[1:], spec.dtype)
         return jnp.stack([_kernel_gradient(images, part, image, y) for image in parts])
-    if limits.products_are_faster(spec):
-        padded, counts = windows.pad(x), y.shape[1:-1]
-        matrices = [
-            _matrix_product(windows.cells(padded, offset, counts), y) for offset in windows.offsets
-        ]
-        return jnp.stack(matrices).reshape(spec.shape)
+    if math.prod(windows.sizes) == 1:
+        cells = windows.cells(windows.pad(x), (0,) * (x.ndim - 2), y.shape[1:-1])
+        return _matrix_product(cells, y).reshape(spec.shape)
+    if limits.products_are_faster(windows, spec, y):
+        return _product_gradient(windows, spec, x, y)
     return _convolved_gradient(windows, x, y)
+
+
+def _product_gradient(windows: Windows, spec: Spec, x: jax.Array, y: jax.Array) -> jax.Array:
+    """Computes the gradient of the kernel as products of matrices, for some rows of the batch at a time.
+
+    A cell of the window reads x at its own shift. The columns of one matrix are the channels of x at the
+    shifts along the last axes, the columns of the other are the channels of y at the shifts along the first
+    axis. Their product has each pair of shifts, and reads 3 + 3 copies for a window of 3 x 3, not 9. A
+    stride along the first axis has one product for each remainder of the shifts.
+    """
+    length, stride, rate = windows.sizes[0], windows.strides[0], windows.dilation[0]
+    _, others = windows.split()
+    batch, count = x.shape[0], y.shape[1]
+    phases = [
+        [place for place in range(length) if place * rate % stride == phase]
+        for phase in range(stride)
+    ]
+    phases = [places for places in phases if places]
+    size = limits.rows_of_products(windows, spec, y)
+
+    def products(x: jax.Array, y: jax.Array) -> list[jax.Array]:
+        padded, results = windows.pad(x), []
+        for places in phases:
+            shifts = [place * rate // stride for place in places]
+            start, last = places[0] * rate % stride, max(shifts)
+            stop = start + (count + last - 1) * stride + 1
+            part = lax.slice_in_dim(padded, start, stop, stride, 1)
+            cells = [others.cells(part, offset, y.shape[2:-1]) for offset in others.offsets]
+            none = [(0, 0, 0)] * (y.ndim - 2)
+            zero = jnp.zeros((), y.dtype)
+            moved = [
+                lax.pad(y, zero, [(0, 0, 0), (shift, last - shift, 0), *none]) for shift in shifts
+            ]
+            left, right = jnp.concatenate(cells, -1), jnp.concatenate(moved, -1)
+            results.append(_matrix_product(left, right))
+        return results
+
+    def add(sums: list[jax.Array], parts: tuple[jax.Array, jax.Array]) -> tuple[list, None]:
+        return [a + b for a, b in zip(sums, products(*parts), strict=True)], None
+
+    if size == batch:
+        sums = products(x, y)
+    else:
+        parts = tuple(a.reshape(batch // size, size, *a.shape[1:]) for a in (x, y))
+        zeros = [
+            jnp.zeros(a.shape, a.dtype) for a in jax.eval_shape(products, *(p[0] for p in parts))
+        ]
+        sums, _ = lax.scan(add, zeros, parts)
+    slices: dict[int, jax.Array] = {}
+    for places, matrix in zip(phases, sums, strict=True):
+        blocks = matrix.reshape(-1, spec.shape[-2], len(places), spec.shape[-1])
+        slices |= {place: blocks[:, :, number] for number, place in enumerate(places)}
+    return jnp.stack([slices[place] for place in range(length)]).reshape(spec.shape)
 
 
 def _matrix_product(x: jax.Array, y: jax.Array) -> jax.Array:

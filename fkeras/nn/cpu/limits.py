@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 #: cells of a depthwise kernel: the program has one product per cell
@@ -15,21 +14,43 @@ OVERLAPPING_SUMS, SEPARATE_SUMS = (2, 9), (5, 64)
 ENLARGING = 8
 #: least size of a weight whose gradient is a product with ones, not a sum over rows
 REPEATED = 20_000
-#: cells of a kernel whose gradient is one product of matrices per cell
-PRODUCT_CELLS = 9
-#: input and output channels, the smaller and the larger number, from which such products are faster,
-#: but not in half precision
-PRODUCT_CHANNELS = (32, 64)
+#: channels from which the gradient of a kernel is faster as products
+PRODUCT_CHANNELS = 16
+#: bytes of the matrices of one product: the best number, and the largest for one image
+PRODUCT_BYTES, LARGEST_PRODUCT = 2**21, 12 * 2**20
 
 
-def products_are_faster(kernel: Any) -> bool:
+def products_are_faster(windows: Any, kernel: Any, y: Any) -> bool:
     """Returns whether the gradient of a kernel is faster as products than as a convolution.
 
     Args:
+        windows: the windows of the convolution.
         kernel: the kernel (*window, c, f), or its shape and dtype.
+        y: the result (b, *counts, f), or its shape.
     """
-    *window, inputs, filters = kernel.shape
-    channels = sorted((inputs, filters))
-    wide = all(size >= limit for size, limit in zip(channels, PRODUCT_CHANNELS, strict=True))
-    suits = len(window) == 2 and math.prod(window) <= PRODUCT_CELLS and wide
-    return math.prod(window) == 1 or (suits and kernel.dtype.itemsize > 2)
+    if len(windows.sizes) != 2 or kernel.dtype.itemsize <= 2:
+        return False
+    # short arrays would consist of copies
+    is_long = _reach(windows) * windows.sizes[1] < y.shape[1]
+    is_wide = min(kernel.shape[-2:]) >= PRODUCT_CHANNELS
+    return is_long and is_wide and _product_bytes(windows, kernel, y) <= LARGEST_PRODUCT
+
+
+def rows_of_products(windows: Any, kernel: Any, y: Any) -> int:
+    """Returns how many rows of the batch have one product: a divisor of the number of rows.
+
+    The arguments are those of `products_are_faster`.
+    """
+    rows = y.shape[0]
+    most = max(PRODUCT_BYTES // _product_bytes(windows, kernel, y), 2)
+    return max(size for size in range(1, min(most, rows) + 1) if rows % size == 0)
+
+
+def _reach(windows: Any) -> int:
+    return (windows.sizes[0] - 1) * windows.dilation[0] // windows.strides[0]
+
+
+def _product_bytes(windows: Any, kernel: Any, y: Any) -> int:
+    """Returns the bytes of the matrices for one row of the batch."""
+    columns = windows.sizes[1] * kernel.shape[-2] + windows.sizes[0] * kernel.shape[-1]
+    return (y.shape[1] + _reach(windows)) * y.shape[2] * columns * kernel.dtype.itemsize

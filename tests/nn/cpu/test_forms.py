@@ -250,6 +250,24 @@ def test_windows_repeat_cells_and_sum_their_gradients(times, dtype):
     assert text.count("stablehlo.reduce_window") == 2
 
 
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("strides", [(1, 1), (2, 1), (3, 2)])
+@pytest.mark.parametrize("dilation", [(1, 1), (2, 3)])
+@pytest.mark.parametrize("window", [(3, 2), (1, 3), (4, 1)])
+def test_products_of_parts_of_a_batch_give_the_gradient_of_a_kernel(strides, dilation, window):
+    form, shapes = convolution((17, 9), (*window, 16, 17), strides, dilation, "same", LAST, 16)
+    x, kernel = operands([(4, *shapes[0][1:]), shapes[1]], "float32")
+    windows = form.windows(x, kernel)
+    y = jnp.cos(form.default(x, kernel))
+    spec = jax.ShapeDtypeStruct(kernel.shape, "float32")
+    _, pull = jax.vjp(lambda kernel: form.default(x, kernel), kernel)
+    with mock.patch.object(limits, "PRODUCT_BYTES", 1):
+        assert limits.rows_of_products(windows, spec, y) == 2
+        gradient = form.gradient(1, spec, x, y)
+    assert_close(gradient, pull(y)[0], 3e-6)
+    assert_close(form.gradient(1, spec, x, y), pull(y)[0], 3e-6)
+
+
 TRANSPOSED = [name for name in CASES if name.startswith("transposed")]
 
 
