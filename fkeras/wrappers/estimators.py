@@ -33,8 +33,8 @@ except ImportError as error:
 #: a model, a pair of model and state, or a function of the data that returns either
 ModelLike: TypeAlias = Network | tuple[Network, Mapping[str, Any]] | Callable[..., Any]
 
-# parameters whose entries `set_params` reaches by names such as `fit_kwargs__epochs`
-_NESTED = ("trainer", "fit_kwargs", "model_kwargs")
+# parameters whose entries `set_params` reaches by names such as `fit_options__epochs`
+_NESTED = ("trainer", "fit_options", "model_kwargs")
 
 
 class _Estimator(BaseEstimator):
@@ -44,7 +44,7 @@ class _Estimator(BaseEstimator):
     trainer and runs never change. `clone`, `Pipeline`, `GridSearchCV`, joblib and pickle apply, and
     processes of joblib need a model function that they can import.
 
-    Names with `__` lead into parameters: `set_params(fit_kwargs__epochs=3)`,
+    Names with `__` lead into parameters: `set_params(fit_options__epochs=3)`,
     `model_kwargs__units=16`, `trainer__optimizer__learning_rate=1e-3`.
 
     Args of the family:
@@ -53,7 +53,7 @@ class _Estimator(BaseEstimator):
             receives. Each `fit` begins with the weights of a built model, and builds another model
             from `random_state`.
         trainer: the `fk.Trainer` with optimizer, loss and metrics.
-        fit_kwargs: arguments of `Trainer.fit`, such as `{"epochs": 5}`. `verbose` is 0 by default.
+        fit_options: arguments of `Trainer.fit`, such as `{"epochs": 5}`. `verbose` is 0 by default.
         model_kwargs: further arguments of a model function.
         warm_start: whether another `fit` continues with the weights and the optimizer's state of the
             last `fit`.
@@ -78,7 +78,7 @@ class _Estimator(BaseEstimator):
         self,
         model: ModelLike,
         trainer: Trainer | None = None,
-        fit_kwargs: Mapping[str, Any] | None = None,
+        fit_options: Mapping[str, Any] | None = None,
         *,
         model_kwargs: Mapping[str, Any] | None = None,
         warm_start: bool = False,
@@ -86,7 +86,7 @@ class _Estimator(BaseEstimator):
     ):
         self.model = model
         self.trainer = trainer
-        self.fit_kwargs = fit_kwargs
+        self.fit_options = fit_options
         self.model_kwargs = model_kwargs
         self.warm_start = warm_start
         self.random_state = random_state
@@ -103,10 +103,10 @@ class _Estimator(BaseEstimator):
         return self.run_.model
 
     def set_params(self, **params: Any) -> Self:
-        """Sets parameters, and entries of `trainer`, `fit_kwargs` and `model_kwargs`; returns self.
+        """Sets parameters, and entries of `trainer`, `fit_options` and `model_kwargs`; returns self.
 
         Args:
-            params: values by name; `fit_kwargs__epochs` sets the entry "epochs".
+            params: values by name; `fit_options__epochs` sets the entry "epochs".
         """
         plain = {}
         for name, value in params.items():
@@ -147,7 +147,7 @@ class _Estimator(BaseEstimator):
             model, state = self._composed(x, y)
             self._check_output(model, width)
             run = trainer.init(model, jax.random.key(seed), state=state)
-        options = {"verbose": 0, **self._mapping("fit_kwargs"), **options}
+        options = {"verbose": 0, **self._mapping("fit_options"), **options}
         y = self._network_targets(run.model, trainer, y)
         fitted = trainer.fit(run, x, y, sample_weight=sample_weight, **options)
         self.run_: TrainState = fitted.run
@@ -211,9 +211,10 @@ class _Estimator(BaseEstimator):
 class SKLearnClassifier(ClassifierMixin, _Estimator):
     """Classifies rows with a network, as an estimator of scikit-learn.
 
-    The labels may be of any type; `classes_` has them sorted, as the outputs of the network. The network receives them in the form of the loss: the numbers of
-    the classes for a sparse cross-entropy, 0 and 1 of shape (b, 1) for a network with one output, and
-    otherwise one-hot rows, which are also the `y` of a model function.
+    The labels may be of any type; `classes_` has them sorted, as the outputs of the network. The network
+    receives them in the form of the loss: the numbers of the classes for a sparse cross-entropy, 0 and 1
+    of shape (b, 1) for a network with one output, and otherwise one-hot rows, which are also the `y` of
+    a model function.
 
     Example:
         >>> import fkeras as fk
@@ -232,14 +233,14 @@ class SKLearnClassifier(ClassifierMixin, _Estimator):
         (2, 3)
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_kwargs: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_options: Any) -> Self:
         """Trains on rows and labels; returns self.
 
         Args:
             X: rows of shape (n, features), or (n, ...) for networks of images and sequences.
             y: labels of shape (n,).
             sample_weight: a weight for each row.
-            fit_kwargs: arguments of `Trainer.fit`, which take precedence over the parameter.
+            fit_options: arguments of `Trainer.fit`, which take precedence over the parameter.
         """
         X, y = validate_data(self, X, y, allow_nd=True)
         check_classification_targets(y)
@@ -256,7 +257,7 @@ class SKLearnClassifier(ClassifierMixin, _Estimator):
             )
         self.classes_ = classes
         one_hot = np.eye(len(classes), dtype="float32")[numbers]
-        return self._train(X, one_hot, sample_weight, fit_kwargs, len(classes))
+        return self._train(X, one_hot, sample_weight, fit_options, len(classes))
 
     def _check_output(self, model: Network, width: int) -> None:
         has_one = [spec.shape[1:] for spec in output_specs(model).values()] == [(1,)]
@@ -357,19 +358,19 @@ class SKLearnRegressor(RegressorMixin, _Estimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_kwargs: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_options: Any) -> Self:
         """Trains on rows and targets; returns self.
 
         Args:
             X: rows of shape (n, features), or (n, ...) for networks of images and sequences.
             y: targets of shape (n,) or (n, outputs).
             sample_weight: a weight for each row.
-            fit_kwargs: arguments of `Trainer.fit`, which take precedence over the parameter.
+            fit_options: arguments of `Trainer.fit`, which take precedence over the parameter.
         """
         X, y = validate_data(self, X, y, allow_nd=True, multi_output=True, y_numeric=True)
         targets = np.asarray(y).reshape(len(y), -1)
         self._has_column = np.ndim(y) == 2
-        return self._train(X, targets, sample_weight, fit_kwargs, targets.shape[1])
+        return self._train(X, targets, sample_weight, fit_options, targets.shape[1])
 
     def predict(self, X: Any) -> np.ndarray:
         """Returns predictions of shape (n,), or (n, outputs) after a `fit` with such targets.
@@ -406,7 +407,7 @@ class SKLearnTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Est
         tags.transformer_tags.preserves_dtype = []  # a network computes in its own dtype
         return tags
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **fit_kwargs: Any) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **fit_options: Any) -> Self:
         """Trains the network if the transformer has a trainer; returns self.
 
         Args:
@@ -414,7 +415,7 @@ class SKLearnTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Est
             y: targets of shape (n,) or (n, outputs); None for a trainer without a loss, which minimizes
                 an objective or the losses of layers. A network without training ignores them.
             sample_weight: a weight for each row.
-            fit_kwargs: arguments of `Trainer.fit`, which take precedence over the parameter.
+            fit_options: arguments of `Trainer.fit`, which take precedence over the parameter.
         """
         if self.trainer is None:
             validate_data(self, X, allow_nd=True)
@@ -426,7 +427,7 @@ class SKLearnTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Est
             X, y = validate_data(self, X, y, allow_nd=True, multi_output=True, y_numeric=True)
             targets = np.asarray(y).reshape(len(y), -1)
         width = 0 if targets is None else targets.shape[1]
-        return self._train(X, targets, sample_weight, fit_kwargs, width)
+        return self._train(X, targets, sample_weight, fit_options, width)
 
     def transform(self, X: Any) -> np.ndarray:
         """Returns the outputs of the network, of shape (n, features).

@@ -51,7 +51,7 @@ def _linear(units=1, activation=None):
 def _classifier(**changes):
     arguments = {
         "trainer": fk.Trainer(ADAM, "categorical_crossentropy"),
-        "fit_kwargs": {"epochs": 20},
+        "fit_options": {"epochs": 20},
         "model_kwargs": {"units": (20,), "activation": "softmax"},
     }
     return SKLearnClassifier(network, **{**arguments, **changes})
@@ -187,7 +187,7 @@ def test_a_grid_reaches_into_parameters():
     grid = {
         "net__trainer__optimizer__learning_rate": [1e-4, 0.1],
         "net__model_kwargs__units": [()],
-        "net__fit_kwargs__epochs": [10],
+        "net__fit_options__epochs": [10],
     }
     pipeline = make_pipeline(StandardScaler(), SKLearnRegressor(network, MSE))
     pipeline.steps[1] = ("net", pipeline.steps[1][1])
@@ -211,7 +211,7 @@ def test_folds_in_processes_equal_folds_in_one():
 
 
 def test_copies(tmp_path):
-    estimator = _classifier(fit_kwargs={"epochs": 2}).fit(X, LABELS)
+    estimator = _classifier(fit_options={"epochs": 2}).fit(X, LABELS)
     expected = estimator.predict_proba(X)
     joblib.dump(estimator, tmp_path / "estimator.joblib")
     for copied in (
@@ -222,7 +222,7 @@ def test_copies(tmp_path):
         np.testing.assert_array_equal(copied.predict_proba(X), expected)
         assert copied.run_.model == estimator.run_.model
     fresh = clone(estimator)
-    assert not hasattr(fresh, "run_") and fresh.fit_kwargs == {"epochs": 2}
+    assert not hasattr(fresh, "run_") and fresh.fit_options == {"epochs": 2}
     np.testing.assert_array_equal(fresh.fit(X, LABELS).predict_proba(X), expected)
 
 
@@ -284,7 +284,7 @@ _BAD = {
         SKLearnRegressor(_linear(), MSE, ["epochs"]),
         NUMBERS,
         TypeError,
-        "expected fit_kwargs as a dictionary",
+        "expected fit_options as a dictionary",
     ),
     "arguments of a model": (
         SKLearnRegressor(_linear(), MSE, model_kwargs={"units": 3}),
@@ -314,10 +314,10 @@ def test_wrong_names_of_parameters():
         estimator.set_params(model_kwargs__units__a=3)
     with pytest.raises(ValueError, match="trainer__loss: expected a mapping .* in None"):
         SKLearnRegressor(network).set_params(trainer__loss="mse")
-    empty = SKLearnRegressor(network, MSE).set_params(fit_kwargs__epochs=3)
-    assert empty.fit_kwargs == {"epochs": 3}
+    empty = SKLearnRegressor(network, MSE).set_params(fit_options__epochs=3)
+    assert empty.fit_options == {"epochs": 3}
     with pytest.raises(ValueError, match="3 classes of the last fit"):
-        _classifier(warm_start=True, fit_kwargs={}).fit(X, LABELS).fit(X, PAIR)
+        _classifier(warm_start=True, fit_options={}).fit(X, LABELS).fit(X, PAIR)
     with pytest.raises(ValueError, match="expected a sample_weight other than zero"):
         SKLearnRegressor(_linear(), MSE).fit(X, NUMBERS, sample_weight=np.zeros(60))
 
@@ -326,5 +326,5 @@ def test_parameters_do_not_change():
     trainer, options = fk.Trainer("sgd", "mse"), {"epochs": 1}
     before = dataclasses.replace(trainer)
     estimator = SKLearnRegressor(_linear(), trainer, options).fit(X, NUMBERS, epochs=2)
-    assert options == {"epochs": 1} and estimator.fit_kwargs is options
+    assert options == {"epochs": 1} and estimator.fit_options is options
     assert estimator.trainer is trainer == before and len(estimator.history_.epoch) == 2
