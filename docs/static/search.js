@@ -27,12 +27,57 @@ var Scorer = {
     const kept = words.filter((word) => !small.has(word.toLowerCase()));
     return kept.length ? kept.join(" ") : text;
   };
-  const { _parseQuery, setIndex } = Search;
+  const { _parseQuery, _performSearch, performTermsSearch, setIndex } = Search;
+  let entries = []; // for each entry of the headers: `[stems of its words, numbers of its pages]`
   Search._parseQuery = (question) => _parseQuery(reduced(question));
   Search.setIndex = (index) => {
-    const entries = {};
+    const indexentries = {};
     for (const [entry, pages] of Object.entries(index.indexentries))
-      entries[reduced(entry)] = [...(entries[reduced(entry)] ?? []), ...pages];
-    setIndex({ ...index, indexentries: entries });
+      indexentries[reduced(entry)] = [...(indexentries[reduced(entry)] ?? []), ...pages];
+    entries = Object.entries(index.indexentries).map(([entry, pages]) => {
+      return [_parseQuery(entry)[1], pages.map(([page]) => page)];
+    });
+    setIndex({ ...index, indexentries });
+  };
+  // If no page has all words, those with most of them: a word of few pages counts more than a frequent one.
+  Search.performTermsSearch = (terms, excluded) => {
+    const complete = performTermsSearch(terms, excluded);
+    if (complete.length || terms.size < 2) return complete;
+    const pages = new Map();
+    for (const term of terms) {
+      const results = performTermsSearch(new Set([term]), excluded);
+      for (const result of results) {
+        const page = pages.get(result[0]) ?? [...result.slice(0, 4), 0, ...result.slice(5)];
+        page[4] += 1 + result[4] / results.length;
+        pages.set(result[0], page);
+      }
+    }
+    return [...pages.values()];
+  };
+  Search._performSearch = (question, terms, excluded, ...others) => {
+    const { docnames, filenames, objects, titles } = Search._index;
+    const results = _performSearch(question, terms, excluded, ...others);
+    // words of a header in another order or form, and those that are part of a longer question
+    for (const [words, pages] of entries) {
+      const common = [...terms].filter((term) => words.has(term)).length;
+      if (!common || common < Math.min(words.size, terms.size)) continue;
+      for (const page of pages) {
+        const score = (90 * common) / Math.max(words.size, terms.size);
+        const result = [docnames[page], titles[page], "", null, score, filenames[page], SearchResultKind.index];
+        results.push([...result.slice(0, 4), Scorer.score(result), ...result.slice(5)]);
+      }
+    }
+    // "confusion matrix" is the name of a function
+    const name = (text) => text.toLowerCase().replace(/[\s_.-]/g, "");
+    if (terms.size > 1)
+      for (const members of Object.values(objects))
+        for (const member of members)
+          if (name(member[4]) === name(question))
+            for (const result of Search.performObjectSearch(member[4].toLowerCase(), new Set()))
+              results.push([...result.slice(0, 4), 50, ...result.slice(5)]);
+    // the best result of each page and section; the last result is shown first
+    results.sort(_orderResultsByScoreThenName);
+    const last = new Map(results.map((result, place) => [String([result[0], ...result.slice(1, 4)]), place]));
+    return results.filter((result, place) => last.get(String([result[0], ...result.slice(1, 4)])) === place);
   };
 }

@@ -80,9 +80,9 @@ MORE_QUESTIONS = {
     "layers.pop": "guides/surgery",
     "insert layer": "guides/surgery",
     "skip connection": "guides/surgery",
-    "ensemble": "guides/surgery",
+    "ensemble": "guides/populations",
     "integrated gradients": "guides/look_inside",
-    "per-sample gradients": "guides/look_inside",
+    "per-sample gradients": "guides/private_training",
     "hidden states": "guides/look_inside",
     "activation patching": "guides/look_inside",
     "chat template": "guides/tokenizers",
@@ -94,6 +94,57 @@ MORE_QUESTIONS = {
     "PyTorch DataLoader": "guides/data",
     "GridSearchCV": "guides/scikit_learn",
     "k-fold cross validation": "guides/scikit_learn",
+}
+# what people of a field type, and the pages of which one comes first
+FIELD_QUESTIONS = {
+    "optax MultiSteps": ("guides/optax_orbax_grain",),
+    "gradient clipping": ("reference/api/optimizers", "guides/optax_orbax_grain"),
+    "cast model to bfloat16": ("guides/precision",),
+    "change dtype of a model": ("guides/precision",),
+    "MAML": ("guides/recipes",),
+    "hypernetwork": ("guides/recipes",),
+    "LBFGS": ("guides/recipes",),
+    "neural ODE": ("guides/recipes",),
+    "deep equilibrium": ("guides/recipes",),
+    "Bayesian neural network": ("guides/recipes",),
+    "uncertainty ensemble": ("guides/populations", "guides/recipes"),
+    "graph neural network": ("guides/recipes",),
+    "segment_sum": ("guides/recipes",),
+    "PPO": ("guides/recipes",),
+    "reinforcement learning scan": ("guides/recipes",),
+    "physics informed": ("guides/recipes",),
+    "second derivative hessian": ("guides/recipes", "guides/look_inside"),
+    "recommender": ("guides/recipes",),
+    "two tower": ("guides/recipes",),
+    "contrastive loss": ("guides/losses_metrics",),
+    "in-batch negatives": ("guides/losses_metrics", "guides/recipes"),
+    "probabilistic forecast": ("guides/time_series",),
+    "quantile loss": ("guides/losses_metrics",),
+    "CTC": ("guides/losses_metrics",),
+    "speech recognition": ("guides/pretrained_encoders", "guides/examples"),
+    "mel spectrogram": ("reference/api/layers_preprocessing",),
+    "dice loss": ("guides/losses_metrics",),
+    "U-Net": ("guides/recipes",),
+    "segmentation": ("guides/recipes",),
+    "unknown image size": ("guides/recipes", "explanation/differences"),
+    "class imbalance": ("guides/several_outputs", "guides/losses_metrics"),
+    "missing values NaN": ("guides/tables",),
+    "k-fold cross validation": ("guides/recipes", "guides/scikit_learn"),
+    "reduce learning rate on plateau": ("reference/api/callbacks",),
+    "resume training": ("tutorials/training",),
+    "save weights": ("guides/open_files",),
+    "print weights": ("guides/printing",),
+    "vmap over models": ("guides/populations",),
+    "per-sample gradients": ("guides/private_training",),
+    "saliency map": ("guides/look_inside",),
+    "confusion matrix": ("reference/api/utils",),
+    "mask language model": ("tutorials/text_transformer",),
+}
+# no page has all words of a question
+INCOMPLETE = {
+    "PINN of the Burgers equation": "guides/recipes",
+    "learnrate schedule early stopping": "tutorials/training",
+    "quantization of yolov8": "guides/quantization",
 }
 
 
@@ -125,6 +176,24 @@ def test_the_search_shows_the_wanted_page_first_or_second(questions, least):
         if wanted not in pages[:2]
     }
     assert len(questions) - len(wrong) >= least, wrong
+
+
+@pytest.mark.skipif(site_search.NODE is None, reason="the search is JavaScript: node is missing")
+def test_the_search_shows_the_page_of_a_field_first():
+    found = site_search.found_pages(SITE, list(FIELD_QUESTIONS))
+    wrong = {
+        question: pages[:3]
+        for (question, wanted), pages in zip(FIELD_QUESTIONS.items(), found, strict=True)
+        if not pages or pages[0] not in wanted
+    }
+    assert len(wrong) <= len(FIELD_QUESTIONS) // 10, wrong
+
+
+@pytest.mark.skipif(site_search.NODE is None, reason="the search is JavaScript: node is missing")
+def test_a_question_with_an_unknown_word_has_an_answer():
+    found = site_search.found_pages(SITE, list(INCOMPLETE))
+    for (question, wanted), pages in zip(INCOMPLETE.items(), found, strict=True):
+        assert wanted in pages[:3], f"{question}: {pages[:5]}"
 
 
 def test_the_questions_name_pages():
