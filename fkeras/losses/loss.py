@@ -298,4 +298,15 @@ class LossFunctionWrapper(Loss):
         return super().from_config(with_function(config, custom_objects), custom_objects)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return self.fn(*reducing.align_pair(y_true, y_pred))
+        pair = reducing.align_pair(y_true, y_pred)
+        try:
+            return self.fn(*pair)
+        except TypeError as error:
+            # without a frame below this one, Python could not bind the arguments
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            name = getattr(self.fn, "__name__", type(self.fn).__name__)
+            raise TypeError(
+                f"loss {name!r}: expected a function of targets and predictions, but the call failed: "
+                f"{error}. Write def {name}(y_true, y_pred)."
+            ) from None

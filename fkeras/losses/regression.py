@@ -31,6 +31,12 @@ def floats(y_true: Numbers, y_pred: Numbers) -> tuple[jax.Array, jax.Array]:
     """Returns targets and predictions with equal rank, in the predictions' dtype or float32."""
     y_true, y_pred = align_pair(y_true, y_pred)
     y_pred = widened(require_axis(y_pred))
+    differs = [n != m and 1 not in (n, m) for n, m in zip(y_true.shape, y_pred.shape, strict=False)]
+    if any(differs) and y_true.ndim == y_pred.ndim:
+        raise ValueError(
+            f"loss: expected targets of the shape of the predictions, {y_pred.shape}, received "
+            f"{y_true.shape}. Give the targets this shape, or the last layer as many units."
+        )
     # integer targets of regression losses become floats here, not in `Loss`
     return y_true.astype(y_pred.dtype), y_pred
 

@@ -12,7 +12,7 @@ import jax
 from fkeras.authoring.engine import (
     Costs,
     costs_by_scope,
-    hides_internal_frames,
+    explains_arguments,
     leaves_of,
     skeleton_of,
 )
@@ -322,7 +322,7 @@ class Advice:
         return tables.advice_html(self)
 
 
-@hides_internal_frames
+@explains_arguments
 def plan(
     model: Any,
     batch: Any,

@@ -13,6 +13,7 @@ import numpy as np
 
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.utils.classes import class_names_of, classes_of
 
 # a larger table is not readable: the most frequent mistakes are shown instead
@@ -161,6 +162,7 @@ class ConfusionMatrix:
         )
 
 
+@explains_arguments
 def confusion_matrix(
     labels: Any,
     predictions: Any,

@@ -10,11 +10,13 @@ from jax.typing import DTypeLike
 
 from fkeras.engine.config.converters import choice, integer
 from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.migration_hints.arguments import explains_arguments
 
 _LENGTH = integer(minimum=1, optional=True)
 _SIDE = choice("pre", "post")
 
 
+@explains_arguments
 def pad_sequences(
     sequences: Sequence[Any],
     maxlen: int | None = None,

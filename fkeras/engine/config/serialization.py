@@ -335,8 +335,14 @@ def lookup(
         return identifier
     raise TypeError(
         f"Expected a name, a configuration or a callable for the {kind}, received "
-        f"{describe_value(identifier)}. For example: {next(iter(names), None)!r}."
+        f"{describe_value(identifier)}. For example: {_examples(kind, names)}."
     )
+
+
+def _examples(kind: str, names: Mapping[str, Any]) -> str:
+    # a factor is the number that users pass
+    with_factor = " or fk.regularizers.L2(0.01)" if kind == "regularizer" else ""
+    return f"{next(iter(names), None)!r}{with_factor}"
 
 
 def _of_kind(config: Json, names: Mapping[str, Any], custom_objects: Any) -> Any:

@@ -35,8 +35,13 @@ from fkeras.engine.config.field_types import Policy
 from fkeras.engine.config.policy import DTypePolicy, get_policy
 from fkeras.engine.layer.trainable import pass_on_trainable
 from fkeras.engine.layer.traits import Traits
+from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.messages.tracebacks import hide_internal_frames, hides_internal_frames
-from fkeras.engine.migration_hints.attributes import MissingAttributeError, rejected_assignment
+from fkeras.engine.migration_hints.attributes import (
+    MissingAttributeError,
+    rejected_arithmetic,
+    rejected_assignment,
+)
 from fkeras.engine.migration_hints.classes import check_class
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.tree import donated, labels, weight_lists
@@ -52,7 +57,7 @@ from fkeras.engine.tree.skeleton import (
 from fkeras.engine.tree.sublayers import map_children, sublayers
 from fkeras.engine.tree.walk import layers_in
 from fkeras.engine.tree.weight_dtypes import cast_dtype
-from fkeras.engine.tree.weights import make_weights, reset_carries
+from fkeras.engine.tree.weights import lacking_weight, make_weights, reset_carries
 from fkeras.engine.values.annotations import Field, Option, Skeleton, SomeLayer, Tree
 from fkeras.engine.values.cache_size import CacheSize
 from fkeras.engine.values.frozen import freeze_value
@@ -140,7 +145,18 @@ class Layer(Traits):
             Args:
                 key: a PRNG key; each weight derives its own key by name.
                 specs: a spec, array or shape for each input.
+
+            Raises:
+                FKerasError: if a class declares weights, has none of them, and no `build` of its own.
             """
+            name = lacking_weight(self)
+            if name is not None:
+                raise FKerasError(
+                    f"{self._where}: declares the weight {name!r} and has no `build`, which makes the "
+                    "array. Write `def build(self, key, x): return self.with_weights(key, "
+                    f"{name}=(x.shape[-1],))` with the shapes of your weights.",
+                    layer=self._where,
+                )
             return self
 
         @hides_internal_frames
@@ -336,8 +352,10 @@ class Layer(Traits):
         """Whether the layer holds its weights; always true for a layer without weights."""
         if self.__dict__.get("_built"):
             return True
-        return type(self).build is Layer.build and all(
-            child.built for path, child in sublayers(self) if path
+        return (
+            type(self).build is Layer.build
+            and lacking_weight(self) is None
+            and all(child.built for path, child in sublayers(self) if path)
         )
 
     @property
@@ -481,6 +499,8 @@ class Layer(Traits):
         )
 
     if not TYPE_CHECKING:  # a type checker would accept every attribute
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = rejected_arithmetic
+        __truediv__ = __rtruediv__ = __matmul__ = __rmatmul__ = __neg__ = rejected_arithmetic
 
         def __getattr__(self, name: str) -> Any:
             # children of an unflattened layer are joined at first use; see `skeleton`

@@ -47,6 +47,7 @@ def explains_arguments(function: Callable[_P, _T]) -> Callable[_P, _T]:
     code = function.__code__  # type: ignore[attr-defined]
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     parameters = frozenset(names)
+    where = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
     required = code.co_argcount - len(function.__defaults__ or ())  # type: ignore[attr-defined]
 
     @functools.wraps(function)
@@ -54,13 +55,20 @@ def explains_arguments(function: Callable[_P, _T]) -> Callable[_P, _T]:
         try:
             if not parameters.issuperset(kwargs):
                 unknown = next(name for name in kwargs if name not in parameters)
-                raise TypeError(_unknown_option(function.__name__, unknown, names))
+                raise TypeError(_unknown_option(where, unknown, names))
             if len(args) < required:
                 missing = next((n for n in names[len(args) : required] if n not in kwargs), None)
                 line = hints("missing argument").get(function.__qualname__)
                 if missing is not None and line is not None:
                     raise TypeError(
                         f"{function.__qualname__}: the argument {missing!r} is missing. Write {line}."
+                    )
+            if len(args) > code.co_argcount:
+                line = hints("missing argument").get(function.__qualname__)
+                if line is not None:
+                    raise TypeError(
+                        f"{function.__qualname__}: expected at most {code.co_argcount} arguments by "
+                        f"position, received {len(args)}. Write {line}."
                     )
             return function(*args, **kwargs)
         except BaseException as error:

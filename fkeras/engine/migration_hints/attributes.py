@@ -17,6 +17,7 @@ _NOUNS = (
     ("Callback", "callback"),
     ("Trainer", "trainer"),
     ("TrainState", "run"),
+    ("fkeras.training.records.history.Fitted", "result of fit"),
     ("fkeras.saving.models.Loaded", "loaded pair"),
     ("fkeras.pretrained.loading.Loaded", "pretrained model"),
     ("Tokenizer", "tokenizer"),
@@ -71,6 +72,8 @@ def missing_attribute(value: object, name: str) -> str:
         )
     if noun == "symbolic tensor" and name in _public("fkeras.ops"):
         return f"{where}: has no attribute {name!r}. Instead: `fk.ops.{name}(x, ...)`."
+    if noun == "layer" and name in (value.__dict__.get("layers") or ()):
+        return f"{where}: has no attribute {name!r}. Instead: `model.layers[{name!r}]`."
     names = [n for n in dir(cls) if not n.startswith("_")]
     names += [f.name for f in dataclasses.fields(cls)] if dataclasses.is_dataclass(cls) else []
     return f"{where}: has no attribute {name!r}.{suggest(name, names)}"
@@ -85,6 +88,14 @@ def _where(value: object) -> str:
 
 def _public(module: str) -> Any:
     return getattr(sys.modules.get(module), "__all__", ())
+
+
+def rejected_arithmetic(layer: Layer, *_: object) -> Any:
+    """Rejects `layer + other` and other operators of arrays."""
+    raise TypeError(
+        f"{_where(layer)}: a layer has no arithmetic. For its outputs call the layer first, `layer(x) + 1`; "
+        "for its weights write `jax.tree.map(lambda w, g: w - 0.1 * g, model, grads)`."
+    )
 
 
 def rejected_field_assignment(value: Any, name: str) -> str:

@@ -21,6 +21,7 @@ from fkeras.engine.graph_json.rule_keys import read_rule
 from fkeras.engine.graph_json.write import graph_config
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.layer.trainable import pass_on_trainable
+from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.classes import model_without_graph
 from fkeras.engine.strings.network import StringNetwork
 from fkeras.engine.symbolic.input import InputLayer, symbolic
@@ -65,6 +66,7 @@ class Model(StringNetwork):
         StringNetwork._keras_form, class_name="Functional"
     )
 
+    @explains_arguments
     def __init__(
         self,
         inputs: SymbolicTree | None = None,

@@ -240,7 +240,8 @@ class Network(KeepsTokens, Layer):
         return tuple(Spec(tuple(_bind(d, values) for d in s.dims), s.dtype) for s in graph.specs)
 
     def __getitem__(self, index: Any) -> Any:
-        raise TypeError(f"{self._where}: has no layers by index. Write `model.layers[{index!r}]`.")
+        kind = "name" if isinstance(index, str) else "index"
+        raise TypeError(f"{self._where}: has no layers by {kind}. Write `model.layers[{index!r}]`.")
 
     def apply(
         self,

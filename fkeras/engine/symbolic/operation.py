@@ -357,7 +357,18 @@ def binary(
     """
 
     def compute(x1: TensorLike, x2: TensorLike) -> Any:
-        return function(to_array(x1), to_array(x2))
+        arrays = to_array(x1), to_array(x2)
+        try:
+            return function(*arrays)
+        except TypeError as error:
+            if "incompatible shapes" not in str(error):
+                raise
+            first, second = (str(array.shape).replace("'", "") for array in arrays)
+            raise TypeError(
+                f"ops.{name}: expected shapes that broadcast, received {first} and {second}. The sizes of "
+                "an axis, counted from the last, are equal or 1: give one array another shape, with a "
+                "layer or with ops.reshape."
+            ) from None
 
     second = "x2: an array; the two broadcast." if elementwise else "x2: an array."
     args = f"x1: an array.\n{second}"

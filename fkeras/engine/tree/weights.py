@@ -15,7 +15,7 @@ import numpy as np
 
 from fkeras.engine.tree.array_list import replace_leaves
 from fkeras.engine.tree.axes import check_letters
-from fkeras.engine.tree.skeleton import WEIGHT
+from fkeras.engine.tree.skeleton import WEIGHT, skeleton_of
 from fkeras.engine.tree.sublayers import children, sublayers
 from fkeras.engine.tree.walk import join_path
 from fkeras.engine.values.annotations import Layer, SomeLayer
@@ -80,6 +80,13 @@ def subkey(key: jax.Array, name: str | int | jax.Array) -> jax.Array:
         False
     """
     return fold_in(key, name)
+
+
+def lacking_weight(layer: Layer) -> str | None:
+    """Returns the name of the first declared weight of a layer that has none of its weights."""
+    names = skeleton_of(layer).weights
+    lacks_all = all(getattr(layer, name) is None for name in names)
+    return names[0] if names and lacks_all else None
 
 
 def make_weights(layer: Layer, key: jax.Array, shapes: Mapping[str, Any]) -> dict[str, Any]:

@@ -92,12 +92,12 @@ class Tokenizer:
     originals: Mapping[str, bytes] = dataclasses.field(default=FrozenDict(), compare=False)
 
     def __post_init__(self) -> None:
-        for name, text in self.files.items():
+        folder = not isinstance(self.files, Mapping)
+        for name, text in [("files", self.files)] if folder else self.files.items():
             if name not in FILES or not isinstance(text, str):
                 raise ValueError(
-                    f"Tokenizer: expected the texts of the files {', '.join(FILES)}, received "
-                    f"{name!r}: {describe_value(text)}.{suggest(name, FILES)} Read a folder with "
-                    "Tokenizer.read(folder)."
+                    f"Tokenizer: expected the texts of the files {', '.join(FILES)}, received {name!r}: "
+                    f"{describe_value(text)}.{suggest(name, FILES)} Read a folder: Tokenizer.read(folder)."
                 )
         for name, data in self.originals.items():
             if name not in ORIGINALS or not isinstance(data, bytes):

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 
 def check_run(run: object, call: str) -> None:
     """Rejects a `run` that is not a `TrainState`; the message shows the correct call."""
+    if isinstance(run, tuple) and run and isinstance(run[0], TrainState):
+        raise TypeError(
+            f"Trainer.{call}: expected a TrainState first, received a tuple that begins with one: `step` and "
+            "`fit` return two values. Write `run, logs = trainer.step(run, batch)` or `run, history = "
+            "trainer.fit(run, x, y)`."
+        )
     if not isinstance(run, TrainState):
         raise TypeError(
             f"Trainer.{call}: expected a TrainState first, received {type(run).__name__}. Write "

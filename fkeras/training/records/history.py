@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 from fkeras.engine import suggest
 from fkeras.engine.messages.html import html_table
 from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.training.records.progress import format_logs
 from fkeras.training.records.state import M, TrainState
 
@@ -151,3 +152,16 @@ class Fitted(NamedTuple, Generic[M]):
 
     run: TrainState[M]
     history: History
+
+    if not TYPE_CHECKING:
+
+        def __getitem__(self, index: Any) -> Any:
+            if isinstance(index, str):
+                raise TypeError(
+                    f"Fitted: expected 0 for the run or 1 for the history, received {index!r}. Write `run, "
+                    f"history = trainer.fit(run, x, y)`, then history[{index!r}]."
+                )
+            return tuple.__getitem__(self, index)
+
+        def __getattr__(self, name: str) -> Any:
+            raise MissingAttributeError(self, name)

@@ -109,6 +109,12 @@ class TrainState(Generic[M]):
         def __getattr__(self, name: str) -> Any:
             raise MissingAttributeError(self, name)
 
+        def __call__(self, *inputs: Any, **options: Any) -> Any:
+            raise TypeError(
+                "TrainState: holds a model and cannot be called. Write `run.model(x, state=run.state)`, or "
+                "`trainer.predict(run, x)`."
+            )
+
     def __repr__(self) -> str:
         where = getattr(self.model, "_where", type(self.model).__name__)
         return f"<TrainState of {where}, step {self.step}>"

@@ -79,11 +79,11 @@ def probe(
     reduce: Callable[[jax.Array], Any] | None = None,
     report: bool = False,
 ) -> Any:
-    """Returns a model that also returns values inside: `(outputs, {"name_ib-0": value})`.
+    """Returns a model that also returns values inside: `(outputs, {"name": value})`.
 
-    The key of a value is the layer, `_ib-` and the number of the call. In a nested network, the keys
-    of the calls are joined: "encoder_ib-0/block3_ib-0". Weights, names and random numbers stay. The
-    compiled program computes no value that its caller drops.
+    The key of a value is the layer; of a layer with several calls, the layer, `_ib-` and the number of
+    the call: "shared_ib-1". In a nested network, the keys of the calls are joined: "encoder/block3".
+    Weights, names and random numbers stay. The compiled program computes no value that its caller drops.
 
     Args:
         model: a model with a graph.
@@ -106,10 +106,10 @@ def probe(
         >>> model = fk.Sequential([fk.Input((4,)), body, head]).build(jax.random.key(0))
         >>> outputs, values = transforms.probe(model, "body")(jnp.ones((1, 4)))
         >>> outputs.shape, {key: value.shape for key, value in values.items()}
-        ((1, 2), {'body_ib-0': (1, 3)})
+        ((1, 2), {'body': (1, 3)})
         >>> norms = transforms.probe(model, "*", reduce=jnp.linalg.norm)
         >>> list(norms(jnp.ones((1, 4)))[1])
-        ['body_ib-0', 'head_ib-0']
+        ['body', 'head']
     """
     where = "transforms.probe"
     check_model(model, where)
@@ -141,16 +141,15 @@ def _probing(
 
     def read(site: Site) -> Tree:
         value = site.keep()
+        place = _key(site, len(network.graph.calls_of[site.path]))
         if site.path in opened:
             value, inner = value
-            values.update(
-                {f"{site.path}_ib-{site.node}/{key}": found for key, found in inner.items()}
-            )
+            values.update({f"{place}/{key}": found for key, found in inner.items()})
         _, outputs = structure.number(value)
         for one in selected.get(join_path(path, site.path), ()):
             if one.node not in (None, site.node):
                 continue
-            key, found = f"{site.path}_ib-{site.node}", value
+            key, found = place, value
             if one.tensor is not None:
                 key, found = f"{key}:{one.tensor}", _output(outputs, one, site)
             if reduce is not None:
@@ -174,6 +173,10 @@ def _probing(
     inputs = network_inputs(network, layers)
     outputs = record_graph(network.graph, layers, inputs, where, operations=operations)
     return plain_model(network, (outputs, values), inputs)
+
+
+def _key(site: Site, calls: int) -> str:
+    return site.path if calls == 1 else f"{site.path}_ib-{site.node}"
 
 
 def _output(outputs: list[Any], one: Selected, site: Site) -> Any:
@@ -209,6 +212,7 @@ def _reporting(model: Network, selected: dict[str, list[Selected]], reduce: Call
         for one in selected[site.path]:
             if one.node in (None, site.node):
                 tensor = "" if one.tensor is None else f":{one.tensor}"
+                # never a plain name, which may be that of another log
                 metric = f"{site.path}_ib-{site.node}{tensor}"
                 layer = site.unique(Reported(reduce, metric, name=f"{site.call.layer}_probe"))
                 value = behind(site, value, layer, one)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import suggest
+from fkeras.engine.migration_hints.hints import hints
 from fkeras.engine.symbolic.input import InputLayer
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.tree.walk import join_path
@@ -116,8 +117,14 @@ def no_match(model: Layer, pattern: object) -> str:
     # layers of one name in several blocks are listed as one pattern
     listed = [*dict.fromkeys(patterns[p] if counts[patterns.get(p, "")] > 1 else p for p in paths)]
     text = pattern if isinstance(pattern, str) else str(pattern)
+    other = hints("layer of transformers").get(text.strip("*/."), "").strip("`")
+    near = (
+        f" Write {other!r}."
+        if other in patterns.values()
+        else suggest(text.strip("*"), [*listed, *paths])
+    )
     return (
-        f"{model._where}: no layer matches {text!r}.{suggest(text.strip('*'), [*listed, *paths])} Its "
+        f"{model._where}: no layer matches {text!r}.{near} Its "
         f"layers are: {', '.join(listed[:12])}{', ...' if len(listed) > 12 else ''}."
     )
 
