@@ -25,6 +25,7 @@ extensions = [
     "sphinx_copybutton",
     "badges",
     "install",
+    "library_table",
     "local_content",
     "mathml",
     "migration_table",

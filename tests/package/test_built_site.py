@@ -94,6 +94,8 @@ MORE_QUESTIONS = {
     "PyTorch DataLoader": "guides/data",
     "GridSearchCV": "guides/scikit_learn",
     "k-fold cross validation": "guides/scikit_learn",
+    "fkeras or Flax": "explanation/libraries",
+    "recipes": "guides/recipes",
 }
 # what people of a field type, and the pages of which one comes first
 FIELD_QUESTIONS = {
