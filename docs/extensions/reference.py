@@ -130,6 +130,8 @@ def _unlisted() -> Iterator[tuple[str, str, str, str]]:
 
 
 NAMESPACES = (*_LISTED, *_unlisted())
+# words for the search, as in the headers of other pages
+SEARCH = {"optimizers": "gradient clipping, clipnorm, clipvalue, weight decay, list of optimizers"}
 # an object of several namespaces is documented in the first of these
 _HOMES = ("", "ops.numpy", "ops.nn", "ops.image", "ops.linalg", "callbacks", "layers", "transforms")
 FAMILIES = {
@@ -271,7 +273,9 @@ def _pages() -> Iterator[tuple[str, str]]:
         own = places.get(file, [])
         text = text or (inspect.getdoc(namespace(path)) or "").partition("\n\n")[0]
         inner = [name for name, space, *_ in NAMESPACES if path and space.startswith(f"{path}.")]
+        words = SEARCH.get(file)
         lines = [
+            *(["---", "fkeras:", f"  search: {words}", "---", ""] if words else []),
             f"# {title}",
             "",
             text,

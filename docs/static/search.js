@@ -39,13 +39,21 @@ var Scorer = {
     });
     setIndex({ ...index, indexentries });
   };
+  // the pages with a word, or with the longest part of a misspelled word, from its beginning
+  const withWord = (word, excluded) => {
+    for (let length = word.length; length >= Math.min(4, word.length); length--) {
+      const results = performTermsSearch(new Set([word.slice(0, length)]), excluded);
+      if (results.length) return results;
+    }
+    return [];
+  };
   // If no page has all words, those with most of them: a word of few pages counts more than a frequent one.
   Search.performTermsSearch = (terms, excluded) => {
     const complete = performTermsSearch(terms, excluded);
-    if (complete.length || terms.size < 2) return complete;
+    if (complete.length) return complete;
     const pages = new Map();
     for (const term of terms) {
-      const results = performTermsSearch(new Set([term]), excluded);
+      const results = withWord(term, excluded);
       for (const result of results) {
         const page = pages.get(result[0]) ?? [...result.slice(0, 4), 0, ...result.slice(5)];
         page[4] += 1 + result[4] / results.length;

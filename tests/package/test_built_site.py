@@ -80,7 +80,6 @@ MORE_QUESTIONS = {
     "layers.pop": "guides/surgery",
     "insert layer": "guides/surgery",
     "skip connection": "guides/surgery",
-    "ensemble": "guides/populations",
     "integrated gradients": "guides/look_inside",
     "per-sample gradients": "guides/private_training",
     "hidden states": "guides/look_inside",
@@ -88,19 +87,13 @@ MORE_QUESTIONS = {
     "chat template": "guides/tokenizers",
     "instruction tuning": "guides/finetune",
     "scikit-learn": "guides/scikit_learn",
-    "parquet": "guides/data",
-    "memmap large dataset": "guides/data",
-    "streaming data generator": "guides/data",
-    "PyTorch DataLoader": "guides/data",
-    "GridSearchCV": "guides/scikit_learn",
-    "k-fold cross validation": "guides/scikit_learn",
     "fkeras or Flax": "explanation/libraries",
     "recipes": "guides/recipes",
 }
 # what people of a field type, and the pages of which one comes first
 FIELD_QUESTIONS = {
     "optax MultiSteps": ("guides/optax_orbax_grain",),
-    "gradient clipping": ("reference/api/optimizers", "guides/optax_orbax_grain"),
+    "gradient clipping": ("reference/api/optimizers",),
     "cast model to bfloat16": ("guides/precision",),
     "change dtype of a model": ("guides/precision",),
     "MAML": ("guides/recipes",),
@@ -109,6 +102,7 @@ FIELD_QUESTIONS = {
     "neural ODE": ("guides/recipes",),
     "deep equilibrium": ("guides/recipes",),
     "Bayesian neural network": ("guides/recipes",),
+    "ensemble": ("guides/populations",),
     "uncertainty ensemble": ("guides/populations", "guides/recipes"),
     "graph neural network": ("guides/recipes",),
     "segment_sum": ("guides/recipes",),
@@ -132,6 +126,13 @@ FIELD_QUESTIONS = {
     "class imbalance": ("guides/several_outputs", "guides/losses_metrics"),
     "missing values NaN": ("guides/tables",),
     "k-fold cross validation": ("guides/recipes", "guides/scikit_learn"),
+    "GridSearchCV": ("guides/scikit_learn",),
+    "scikit-learn wrapper": ("guides/scikit_learn",),
+    "parquet": ("guides/data",),
+    "memmap large dataset": ("guides/data",),
+    "streaming data generator": ("guides/data",),
+    "PyTorch DataLoader": ("guides/data",),
+    "master weights": ("guides/precision",),
     "reduce learning rate on plateau": ("reference/api/callbacks",),
     "resume training": ("tutorials/training",),
     "save weights": ("guides/open_files",),
@@ -147,6 +148,7 @@ INCOMPLETE = {
     "PINN of the Burgers equation": "guides/recipes",
     "learnrate schedule early stopping": "tutorials/training",
     "quantization of yolov8": "guides/quantization",
+    "distilation": "guides/distill",
 }
 
 

@@ -24,6 +24,16 @@ class NoBuild(fk.Layer):
         return x @ self.w
 
 
+class Branches(fk.Layer):
+    def call(self, x):
+        return x if x.sum() > 0 else -x
+
+
+class UsesNumPy(fk.Layer):
+    def call(self, x):
+        return np.asarray(x) * 2
+
+
 def one_argument(y_true):
     return y_true
 
@@ -53,6 +63,8 @@ MISTAKES = (
     ("jax.numpy.sin(fk.Input((4,)))", "fk.ops.name"),
     ("NoBuild()(fk.Input((4,)))", r"declares the weight 'w'.*def build\(self, key, x\)"),
     ("NoBuild().build(KEY, (None, 4))", "has no `build`"),
+    ("Branches()(X)", r"Branches: an `if`.*jnp.where\(condition, a, b\)"),
+    ("UsesNumPy()(X)", "UsesNumPy: .*Write jnp for np"),
     ("model(np.ones((8, 5), 'float32'))", r"expected shape \(b, 4\), received \(8, 5\)"),
     ("model(np.ones(4, 'float32'))", r"x\[None\]"),
     ("model.fit(X, Y)", "trainer.fit"),

@@ -23,7 +23,7 @@ from fkeras.engine.call.input_spec import check_inputs
 from fkeras.engine.call.mask_rules import check_support, with_output_masks
 from fkeras.engine.call.strings import has_strings
 from fkeras.engine.config.policy import cast_floats
-from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.messages.errors import FKerasError, add_note
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.tree import donated
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
@@ -60,6 +60,7 @@ def run(layer: Layer, context: Context, /, *inputs: Tree, **options: Option) -> 
         except (AttributeError, TypeError, ValueError) as error:
             _check_optional(layer, inputs, error)
             _check_state_names(layer, context, inputs)
+            _explain_tracer(layer, error)
             raise
         except KeyError:
             _check_state_keys(layer, context, inputs)
@@ -200,6 +201,23 @@ def _check_state_keys(layer: Layer, context: Context, inputs: tuple) -> None:
             "`state | out.updates`.",
             layer=layer._where,
         ) from None
+
+
+def _explain_tracer(layer: Layer, error: Exception) -> None:
+    """Adds the layer and the code to write to JAX's errors of Python code on traced arrays."""
+    if isinstance(error, jax.errors.TracerBoolConversionError):
+        text = (
+            "an `if`, `while`, `and` or `or` needs a number, and the call is compiled without numbers. "
+            "Write jnp.where(condition, a, b), or jax.lax.cond"
+        )
+    elif isinstance(error, jax.errors.TracerArrayConversionError):
+        text = (
+            "a function of NumPy received an array of the call, which is compiled. Write jnp for np"
+        )
+    else:
+        return
+    if not getattr(error, "__notes__", None):  # of the innermost layer
+        add_note(error, f"{layer._where}: {text}.")
 
 
 def _check_optional(layer: Layer, inputs: tuple, error: Exception) -> None:
