@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.axis_roles import hidden_of
 from fkeras.nn.cpu.broadcasting import for_rows
+from fkeras.nn.cpu.products import row_product
 
 
 def dense(x: jax.Array, kernel: jax.Array, bias: jax.Array | None = None) -> jax.Array:
@@ -27,7 +28,7 @@ def dense(x: jax.Array, kernel: jax.Array, bias: jax.Array | None = None) -> jax
     # cast, strict dtype promotion rejects the product
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         x = x.astype(kernel.dtype)
-    y = jnp.tensordot(x, kernel, axes=1)
+    y = row_product(x, kernel, 1)
     return y if bias is None else y + for_rows(bias, y)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.axis_roles import hidden
 from fkeras.nn.cpu.broadcasting import for_rows
+from fkeras.nn.cpu.products import row_product
 from fkeras.nn.numerics.axes import format_shape
 
 # the three forms of Keras's EinsumDense; other einsum equations have no rule for the kernel's shape
@@ -174,7 +175,18 @@ def einsum_dense(
     """
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         x = x.astype(kernel.dtype)
-    return add_bias(jnp.einsum(equation, x, kernel), bias)
+    axes = _summed_axes(equation)
+    y = jnp.einsum(equation, x, kernel) if axes is None else row_product(x, kernel, axes)
+    return add_bias(y, bias)
+
+
+def _summed_axes(equation: str) -> int | None:
+    """Returns the number of last axes of x and first axes of the kernel that a plain product sums."""
+    operands, result = equation.split("->")
+    x, kernel = operands.split(",")
+    axes = len([letter for letter in x if letter in kernel])
+    plain = x[len(x) - axes :] == kernel[:axes] and result == x[: len(x) - axes] + kernel[axes:]
+    return axes if axes and plain and len(set(result)) == len(result) else None
 
 
 def add_bias(y: jax.Array, bias: jax.Array | None) -> jax.Array:
