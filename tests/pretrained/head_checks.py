@@ -18,6 +18,13 @@ _IDS = (
     [[2, 2, 2, 2, 2, 9, 30, 31, 32, 44, 45, 66], [2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 5, 66]],
 )
 
+# encoders, and decoders whose positions count padding on the left
+_ABSOLUTE = (
+    *("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "modernbert", "gpt2"),
+    *("mixtral", "qwen2_moe", "qwen3_moe", "smollm3", "clip_text_model", "siglip_text_model"),
+    *("bart", "mbart"),
+)
+
 
 def stored():
     """The entries that tools/references/head_reference.py wrote, by name."""
@@ -51,7 +58,7 @@ def inputs(entry):
         return {"pixel_values": waves.astype("float32")}
     ids = np.array(_IDS[0])
     # positions of encoders with a table count padding on the left in transformers
-    if kind in ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "phi3", "t5"):
+    if kind not in _ABSOLUTE:
         ids = np.concatenate(_IDS)
     if kind == "siglip_text_model":
         return {"input_ids": np.resize(ids, (2, mapping["max_position_embeddings"]))}

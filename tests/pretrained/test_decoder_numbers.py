@@ -134,8 +134,8 @@ def _groups(config):
     return (1, (heads, 1, 1)) if config["model_type"] == "falcon" else (heads, (1, 1, 1))
 
 
-# DeepSeek's GGUF files are not read; llama.cpp has no OPT, no norms of heads in Phi, no window in StarCoder 2, and only parallel Falcon
-OTHERS = ("phi", "starcoder2", "falcon-sequential", "opt", "opt-350m", "opt-plain")
+# DeepSeek's GGUF files are not read; llama.cpp has no OPT, no norms of heads in Phi, no window in StarCoder 2, and only parallel Falcon with rotary positions
+OTHERS = ("phi", "starcoder2", "falcon-sequential", "falcon-alibi", "opt", "opt-350m", "opt-plain")
 OTHERS += ("deepseek_v2", "deepseek_v2-lite")
 GGUF = [name for name in ENTRIES if name not in OTHERS]
 

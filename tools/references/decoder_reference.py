@@ -107,6 +107,14 @@ ROWS = {
             **{"activation": "relu", "ffn_hidden_size": 20},
         },
     ),
+    # six heads: the slopes are no powers of 2
+    "falcon-alibi": (
+        "FalconForCausalLM",
+        {
+            **{**SMALL, "hidden_size": 36, "num_attention_heads": 6, "alibi": True, "bias": True},
+            **{"multi_query": False, "parallel_attn": False},
+        },
+    ),
     "deepseek_v2": (
         "DeepseekV2ForCausalLM",
         {
@@ -148,7 +156,10 @@ def describe(model_type, cls, keys):
         save_file(arrays, path / "model.safetensors", {"format": "pt"})
         (path / "config.json").write_text(json.dumps(mapping))
         mapping.pop("experts_implementation", None)
-        model = kind.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
+        # eager attention of Falcon adds ALiBi twice
+        attention = "sdpa" if keys.get("alibi") else "eager"
+        model = kind.from_pretrained(path, dtype=torch.float32, attn_implementation=attention)
+        model = model.eval()
     ids = torch.tensor(option_checks.prompts().astype("int64"))
     out = model(ids, output_hidden_states=True)
     tokens = ids[:, :7]

@@ -37,7 +37,7 @@ def attention(
     bias: bool = True,
     key_bias: bool | None = None,
     output_bias: bool | None = None,
-    rotary: layers.RotaryEmbedding | None = None,
+    rotary: Callable[..., Any] | None = None,
     head_norm: Callable[[str], Layer] | None = None,
     scale: float | None = None,
     soft_cap: float | None = None,
@@ -54,7 +54,7 @@ def attention(
         bias: whether the query, key and value projections have biases.
         key_bias: whether the key projection has a bias; None for `bias`.
         output_bias: whether the output projection has a bias; None for `bias`.
-        rotary: rotary embedding of query and key.
+        rotary: rotary embedding of query and key, or a function that returns both with their positions.
         head_norm: returns the normalization "query_norm" or "key_norm" for its name.
         scale: scale of the attention scores; None for `size**-0.5`.
         soft_cap: soft cap of the attention scores.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fkeras import layers, ops
-from fkeras.engine import Input
+from fkeras.engine import Input, Layer
 from fkeras.pretrained.blocks.encoder_blocks import Tensor, last_token
 from fkeras.pretrained.blocks.sentences import sentence
 from fkeras.pretrained.tables.decoder_config import CausalConfig
@@ -39,18 +39,20 @@ def decoder_outputs(
     ids: Tensor,
     positions: Tensor,
     embedding: layers.ReversibleEmbedding,
-    logits_scale: float = 1.0,
+    last: Layer | None = None,
 ) -> Tensor | dict[str, Tensor]:
     """Records the heads of a decoder: the logits of the next token alone, or a dictionary.
 
     The dictionary has "hidden" and the outputs of the heads. "classes" is computed from the last token whose
     id is not `pad_token_id` and which the mask does not leave out.
+
+    Args:
+        last: layer that the logits pass last, such as a bias.
     """
     outputs = {"hidden": x, **token_heads(config, x)}
     if "causal" in config.parts:
         logits = embedding(x, reverse=True)
-        if logits_scale != 1.0:
-            logits = layers.Rescaling(logits_scale, name="logits_scale")(logits)
+        logits = logits if last is None else last(logits)
         if config.returns_logits:
             return logits
         outputs["logits"] = logits

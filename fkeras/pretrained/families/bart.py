@@ -3,20 +3,33 @@
 The model takes ids (b, s) and decoder ids (b, t), and returns logits (b, t, v). Decoder ids start with
 `decoder_start_token_id`; models of several languages expect the id of the language after it.
 `fk.generate(model, state, decoder_ids, inputs=ids)` computes the encoder once.
+
+A classifier of texts and a model of answers take ids alone: the decoder reads the same ids, one place later. They
+return a dictionary with "hidden" (b, s, d), and "classes" (b, n) at the last end token, or "start" and "end" (b, s).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from fkeras import layers, ops
-from fkeras.authoring.engine import Integer, OptionalInteger, boolean, choice
+from fkeras.authoring.engine import (
+    Integer,
+    OptionalInteger,
+    boolean,
+    choice,
+    describe_value,
+    either,
+    integer,
+    several,
+)
 from fkeras.engine import FrozenDict, Input, Model, option
 from fkeras.masks import Causal
 from fkeras.pretrained.blocks.activation import activation_name
-from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, norm
+from fkeras.pretrained.blocks.encoder_blocks import Tensor, add, attention, last_token, norm
 from fkeras.pretrained.blocks.encoder_config import EncoderConfig, with_parts
+from fkeras.pretrained.blocks.heads import token_heads
 from fkeras.pretrained.blocks.projections import mlp
 from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.tables.config import (
@@ -29,10 +42,18 @@ from fkeras.pretrained.tables.config import (
 from fkeras.pretrained.tables.family import Family
 from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Reshape, Row, in_blocks
-from fkeras.pretrained.tables.rows import attention_rows, logit_row, norm_rows, pre_norm_rows
+from fkeras.pretrained.tables.rows import (
+    attention_rows,
+    dense_rows,
+    logit_row,
+    norm_rows,
+    pre_norm_rows,
+    token_head_rows,
+)
 
 _EPSILON = 1e-5
 _WAVELENGTH = 10_000.0
+_optional_id = integer(minimum=0, maximum=2**31 - 1, optional=True)
 
 
 class BartConfig(EncoderConfig):
@@ -48,7 +69,10 @@ class BartConfig(EncoderConfig):
         decoder_ffn_dim: hidden size of the decoder's MLP.
         scale_embedding: whether the token embeddings are multiplied by `d_model**0.5`.
         tie_word_embeddings: only True is supported.
-        parts: ("bias",) if the checkpoint has a bias of the logits; `load` finds it by the tensor names.
+        eos_token_id: id of the end token, whose hidden state the classifier reads.
+        decoder_start_token_id: id with which the decoder of a classifier starts; mBART starts with the last token.
+        parts: ("bias",) if the checkpoint has a bias of the logits, ("classifier",) for classes of texts, ("answers",)
+            for the first and last token of an answer; `load` finds the part by the tensor names.
 
     Example:
         >>> import fkeras as fk
@@ -68,6 +92,10 @@ class BartConfig(EncoderConfig):
     max_position_embeddings: Integer = option(default=1024, convert=positive)
     scale_embedding: bool = option(default=False, convert=boolean)
     tie_word_embeddings: bool = option(default=True, convert=boolean)
+    eos_token_id: int | tuple[int, ...] | None = option(
+        default=2, convert=either(token_id, several(token_id, "a list of ids"), optional=True)
+    )
+    decoder_start_token_id: OptionalInteger = option(default=2, convert=_optional_id)
 
     neutral: ClassVar[Reasons] = FrozenDict(
         {
@@ -95,7 +123,19 @@ class BartConfig(EncoderConfig):
             "hidden_size": ("d_model",),
         }
     )
-    endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict({"bias": ("final_logits_bias",)})
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = FrozenDict(
+        {
+            "mbart": FrozenDict({"decoder_start_token_id": None}),
+            "pegasus": FrozenDict({"eos_token_id": 1, "decoder_start_token_id": 0}),
+        }
+    )
+    endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {
+            "bias": ("final_logits_bias",),
+            "classifier": ("classification_head.out_proj.weight",),
+            "answers": ("qa_outputs.weight",),
+        }
+    )
     #: whether the position embeddings are weights; otherwise they are sines and cosines
     learned: ClassVar[bool] = True
     # no annotations: fields of a subclass would come before the fields of this class
@@ -117,11 +157,26 @@ class BartConfig(EncoderConfig):
                 "BartConfig: tie_word_embeddings: expected True, received False: fkeras has no models of these "
                 "types with embeddings apart. If the embeddings are equal, correct config.json."
             )
+        needed = {
+            "eos_token_id": "classifier" in self.parts,
+            "decoder_start_token_id": self.reads_once and self.model_type != "mbart",
+        }
+        for key, is_needed in needed.items():
+            if is_needed and not isinstance(getattr(self, key), int):
+                raise ValueError(
+                    f"{type(self).__name__}: {key}: expected the id of a token, which this head needs, received "
+                    f"{describe_value(getattr(self, key))}. Correct config.json."
+                )
 
     @property
     def pre_norm(self) -> bool:
         """Whether the normalizations precede attention and MLP."""
         return self.model_type in ("mbart", "m2m_100", "pegasus")
+
+    @property
+    def reads_once(self) -> bool:
+        """Whether the decoder reads the ids of the encoder, one place later."""
+        return bool({"classifier", "answers"} & {*self.parts})
 
     @property
     def embedding_norm(self) -> bool:
@@ -165,7 +220,14 @@ class MarianConfig(BartConfig):
     )
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = FrozenDict(
         {
-            "marian": FrozenDict({"vocab_size": 58101, "pad_token_id": 58100}),
+            "marian": FrozenDict(
+                {
+                    "vocab_size": 58101,
+                    "pad_token_id": 58100,
+                    "eos_token_id": 0,
+                    "decoder_start_token_id": 58100,
+                }
+            ),
             "m2m_100": FrozenDict(
                 {"vocab_size": 128112, "activation_function": "relu", "scale_embedding": True}
             ),
@@ -192,12 +254,11 @@ class MarianConfig(BartConfig):
 
 
 def build(config: BartConfig) -> Model:
-    """Returns the graph: ids (b, s) and decoder ids (b, t) -> logits (b, t, v).
+    """Returns the graph: ids (b, s) and decoder ids (b, t) -> logits (b, t, v), or ids -> a dictionary.
 
     The nested models "encoder" and "decoder" take embeddings: both share one embedding layer.
     """
     ids = Input((None,), dtype="int32", name="ids")
-    decoder_ids = Input((None,), dtype="int32", name="decoder_ids")
     width = config.d_model
     embedding = source = layers.ReversibleEmbedding(
         config.output_vocab_size, width, name="embedding"
@@ -207,12 +268,39 @@ def build(config: BartConfig) -> Model:
     positions = layers.Positions(name="encoder_positions")(ids)
     x = _scaled(config, source(ids), "encoder_embedding_scale")
     encoded = _stack(config, decoder=False)([x, positions])
+    name = config.model_type or "bart"
+    if config.reads_once:
+        x = _scaled(config, embedding(_later(config, ids, positions)), "embedding_scale")
+        x = _stack(config, decoder=True)([x, positions, encoded])
+        return Model(ids, _outputs(config, x, ids, positions), name=name)
+    decoder_ids = Input((None,), dtype="int32", name="decoder_ids")
     positions = layers.Positions(name="positions")(decoder_ids)
     x = _scaled(config, embedding(decoder_ids), "embedding_scale")
     x = embedding(_stack(config, decoder=True)([x, positions, encoded]), reverse=True)
     if "bias" in config.parts:
         x = layers.Bias(name="logit_bias")(x)
-    return Model([ids, decoder_ids], x, name=config.model_type or "bart")
+    return Model([ids, decoder_ids], x, name=name)
+
+
+def _later(config: BartConfig, ids: Tensor, positions: Tensor) -> Tensor:
+    """Records the start token and the ids but the last, at the places of the ids."""
+    positions = ops.unmask(positions)
+    if config.model_type == "mbart":
+        # the last token names the language
+        start = last_token(ops.expand_dims(ids, -1), positions)
+    else:
+        start = cast("int", config.decoder_start_token_id)
+    return ops.where(positions > 0, ops.roll(ops.unmask(ids), 1, axis=1), start)
+
+
+def _outputs(config: BartConfig, x: Tensor, ids: Tensor, positions: Tensor) -> dict[str, Tensor]:
+    outputs = {"hidden": x, **token_heads(config, x)}
+    if "classifier" in config.parts:
+        is_end = ops.equal(ops.unmask(ids), cast("int", config.eos_token_id))
+        y = last_token(x, ops.where(is_end, ops.unmask(positions), -1))
+        y = layers.Dense(config.d_model, "tanh", name="classifier_dense")(y)
+        outputs["classes"] = layers.Dense(config.num_labels, name="classifier")(y)
+    return outputs
 
 
 def _scaled(config: BartConfig, x: Tensor, name: str) -> Tensor:
@@ -288,7 +376,12 @@ def _decoder_block(config: BartConfig) -> Model:
 def names(config: BartConfig) -> tuple[Row, ...]:
     """Returns the table of names of a configuration."""
     shares = config.share_encoder_decoder_embeddings
-    rows = [logit_row("lm_head.weight", tied=True)]
+    rows = [*token_head_rows(config.parts)]
+    if "classifier" in config.parts:
+        rows += dense_rows("classification_head.dense", "classifier_dense")
+        rows += dense_rows("classification_head.out_proj", "classifier")
+    if not config.reads_once:
+        rows.append(logit_row("lm_head.weight", tied=True))
     if shares:
         rows.append(Row("model.shared.weight", "embedding/embeddings"))
     for part, separate in (("encoder", "encoder_embedding"), ("decoder", "embedding")):
@@ -337,10 +430,21 @@ _TINY: Mapping[str, Any] = FrozenDict(
     }
 )
 
+
+def _classes(name: str) -> tuple[str, ...]:
+    ends = (
+        "ForConditionalGeneration",
+        "Model",
+        "ForSequenceClassification",
+        "ForQuestionAnswering",
+    )
+    return tuple(f"{name}{end}" for end in ends)
+
+
 BART = Family(
     classes={
-        "bart": ("BartForConditionalGeneration", "BartModel"),
-        "mbart": ("MBartForConditionalGeneration", "MBartModel"),
+        "bart": _classes("Bart"),
+        "mbart": _classes("MBart"),
         "pegasus": ("PegasusForConditionalGeneration", "PegasusModel"),
     },
     config=BartConfig,

@@ -14,8 +14,10 @@ from fkeras.pretrained.blocks.projections import from_heads, gated_mlp, to_heads
 from fkeras.pretrained.families import llama
 from fkeras.pretrained.families.llama import LlamaConfig
 from fkeras.pretrained.tables.config import factor, optional_positive, positive
+from fkeras.pretrained.tables.decoder_config import with_head
 from fkeras.pretrained.tables.decoder_rows import outer_rows
 from fkeras.pretrained.tables.family import Family
+from fkeras.pretrained.tables.heads import decoder_classes
 from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import (
     HeadBias,
@@ -29,6 +31,7 @@ from fkeras.pretrained.tables.names import (
     in_blocks,
 )
 from fkeras.pretrained.tables.rows import dense_rows
+from fkeras.pretrained.tables.sentence_files import SENTENCE_FILES
 
 # transformers has no key for the epsilon of the normalizations of latent vectors
 _EPSILON = 1e-6
@@ -145,7 +148,7 @@ class DeepseekConfig(LlamaConfig):
 
 
 def build(config: DeepseekConfig) -> Model:
-    """Returns the graph: ids (b, t) and optional segments of packed sequences -> logits (b, t, v)."""
+    """Returns the graph: ids (b, t) and optional segments of packed sequences -> logits (b, t, v) or a dictionary."""
     return llama.decoder(config, _feed_forward, _attention)
 
 
@@ -289,11 +292,13 @@ TINY = DeepseekConfig(
 )
 
 FAMILY = Family(
-    classes=FrozenDict({"deepseek_v2": ("DeepseekV2ForCausalLM",)}),
+    classes=FrozenDict({"deepseek_v2": decoder_classes("DeepseekV2", tokens=False, answers=False)}),
     config=DeepseekConfig,
     build=build,
     names=names,
     tiny=TINY,
     prefix="model.",
     ignored=("*.rotary_emb.inv_freq",),
+    adapted=with_head,
+    files=SENTENCE_FILES,
 )

@@ -1,7 +1,8 @@
-"""Falcon: layer normalization, and one tensor with queries and keys in groups of a key head."""
+"""Falcon: rotary positions or ALiBi, layer normalization, and one tensor with queries and keys in groups of a key head."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -20,11 +21,20 @@ from fkeras.pretrained.tables.config import (
 )
 from fkeras.pretrained.tables.decoder_config import rotary_scaling
 from fkeras.pretrained.tables.family import Family, GGUFTable
+from fkeras.pretrained.tables.heads import decoder_classes
 from fkeras.pretrained.tables.names import Row
 
 
+def _slopes(heads: int) -> tuple[float, ...]:
+    """Returns the slopes of ALiBi: powers of a base, and odd powers of its root for heads beyond a power of 2."""
+    known = 2 ** int(math.log2(heads))
+    base = 2.0 ** -(8 / known)
+    more = [base ** (power / 2) for power in range(1, 2 * (heads - known), 2)]
+    return (*(base**power for power in range(1, known + 1)), *more)
+
+
 class FalconConfig(LayerNormConfig):
-    """Configuration of Falcon with rotary positions: the fields are the keys of `config.json`.
+    """Configuration of Falcon: the fields are the keys of `config.json`.
 
     Args:
         ffn_hidden_size: hidden size of the MLP; None for `4 * hidden_size`.
@@ -39,7 +49,8 @@ class FalconConfig(LayerNormConfig):
         num_kv_heads: number of key and value heads of the new architecture; None for the number of query
             heads.
         num_ln_in_parallel_attn: number of normalizations in a block of the new architecture; None for 2.
-        alibi: only False is supported.
+        alibi: whether attention scores grow with the position of the key (ALiBi), instead of rotary positions. Each
+            query head then needs its key head.
 
     Example:
         >>> import fkeras as fk
@@ -81,10 +92,10 @@ class FalconConfig(LayerNormConfig):
         super().__post_init__()
         if self.num_kv_heads is not None:
             check_heads(self, "num_kv_heads", "num_attention_heads")
-        if self.alibi:
+        if self.alibi and self.key_heads != self.num_attention_heads:
             raise ValueError(
-                "FalconConfig: alibi: expected False, received True. fkeras has Falcon with rotary positions, and "
-                "no ALiBi."
+                "FalconConfig: alibi: expected False for query heads that share a key head, received True. fkeras "
+                "has ALiBi for models with multi_query=False, such as Falcon RW."
             )
         new = self.new_decoder_architecture
         for name, is_supported in (
@@ -113,6 +124,7 @@ class FalconConfig(LayerNormConfig):
         return not self.parallel_attn
 
     def blocks(self) -> Blocks:
+        base, scaling, most = self.rope_theta, self.rope_scaling, self.max_position_embeddings
         return Blocks(
             self.ffn_hidden_size or 4 * self.hidden_size,
             self.activation,
@@ -120,7 +132,8 @@ class FalconConfig(LayerNormConfig):
             self.key_heads,
             bias=self.bias,
             mlp_bias=self.bias,
-            rotary=rotary(self.rope_theta, self.rope_scaling, self.max_position_embeddings),
+            rotary=None if self.alibi else rotary(base, scaling, most),
+            slopes=_slopes(self.num_attention_heads) if self.alibi else (),
             parallel=self.parallel_attn,
             shared_norm=not self.has_two_norms,
         )
@@ -137,6 +150,7 @@ class FalconConfig(LayerNormConfig):
             embedding="transformer.word_embeddings",
             norm="transformer.ln_f",
             head="lm_head",
+            token_classifier="classifier",
             groups=self.key_heads,
         )
 
@@ -183,12 +197,11 @@ TINY = FalconConfig(
 )
 
 FAMILY = Family(
-    classes=FrozenDict({"falcon": ("FalconForCausalLM",)}),
+    classes=FrozenDict({"falcon": decoder_classes("Falcon")}),
     config=FalconConfig,
-    build=gpt_neox.build,
-    names=gpt_neox.names,
     tiny=TINY,
     prefix="transformer.",
     ignored=gpt_neox.IGNORED,
+    **gpt_neox.COMMON,
     gguf=GGUFTable(("falcon",), gguf_mapping, gguf_names),
 )

@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from fkeras import layers
+import numpy as np
+
+from fkeras import layers, ops
 from fkeras.authoring.engine import boolean, choice, real
 from fkeras.engine import FrozenDict, Input, KerasTensor, Layer, Model, option
 from fkeras.host.containers.stored import Stored
 from fkeras.pretrained.blocks import rope
 from fkeras.pretrained.blocks.activation import activation_name
 from fkeras.pretrained.blocks.encoder_blocks import add, attention, causal, norm
+from fkeras.pretrained.blocks.heads import decoder_inputs, decoder_outputs
 from fkeras.pretrained.blocks.projections import mlp
 from fkeras.pretrained.blocks.repeated import repeated
 from fkeras.pretrained.files.gguf import value
 from fkeras.pretrained.files.gguf_keys import decoder_keys
-from fkeras.pretrained.tables.config import (
-    Config,
-    check_heads,
-    count,
-    factor,
-    positive,
-)
-from fkeras.pretrained.tables.decoder_config import rotary_scaling
+from fkeras.pretrained.tables.config import check_heads, count, factor, positive
+from fkeras.pretrained.tables.decoder_config import CausalConfig, rotary_scaling, with_head
+from fkeras.pretrained.tables.decoder_rows import decoder_head_rows
 from fkeras.pretrained.tables.family import Family, GGUFTable
+from fkeras.pretrained.tables.heads import decoder_classes
 from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import HeadsIn, Row, in_blocks
 from fkeras.pretrained.tables.rows import (
     attention_rows,
     dense_rows,
     fused_attention_rows,
-    logit_row,
     norm_rows,
 )
+from fkeras.pretrained.tables.sentence_files import SENTENCE_FILES
 
 share = real(above=0, maximum=1)
 
@@ -51,6 +51,7 @@ class Blocks:
         bias: whether the projections of attention have biases.
         mlp_bias: whether the projections of the MLP have biases.
         rotary: rotary embedding of queries and keys, or None.
+        slopes: for each head the factor of the key's position in the attention scores (ALiBi); empty for none.
         window: window of sliding attention, or None.
         parallel: whether the MLP reads the input of the block, instead of its sum with the output of
             attention.
@@ -67,6 +68,7 @@ class Blocks:
     bias: bool = True
     mlp_bias: bool = True
     rotary: layers.RotaryEmbedding | None = None
+    slopes: tuple[float, ...] = ()
     window: int | None = None
     parallel: bool = False
     shared_norm: bool = False
@@ -86,6 +88,7 @@ class Tensors(NamedTuple):
         embedding: the embedding.
         norm: the last normalization; None without.
         head: the logits.
+        token_classifier: the classifier of tokens.
         head_norms: normalizations of queries and keys.
         groups: number of groups of rows in a tensor with query, key and value.
     """
@@ -97,11 +100,12 @@ class Tensors(NamedTuple):
     embedding: str
     norm: str | None
     head: str
+    token_classifier: str = "score"
     head_norms: tuple[str, ...] = ()
     groups: int = 1
 
 
-class LayerNormConfig(Config):
+class LayerNormConfig(CausalConfig):
     """Fields of decoders with layer normalization.
 
     Args of the family:
@@ -123,12 +127,15 @@ class LayerNormConfig(Config):
     max_position_embeddings: int = option(default=2048, convert=positive)
     tie_word_embeddings: bool = option(default=False, convert=boolean)
 
+    endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
+        {**CausalConfig.endings, "causal": ("lm_head.weight", "embed_out.weight")}
+    )
     #: whether the logits have a bias
     head_bias: ClassVar[bool] = False
 
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
-        return rope.flat(mapping)
+        return rope.flat(super().canonical(mapping))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -146,6 +153,11 @@ class LayerNormConfig(Config):
     def head_size(self) -> int:
         """Size of a head."""
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether the embedding has no kernel of the logits."""
+        return self.tie_word_embeddings or "causal" not in self.parts
 
     def blocks(self) -> Blocks:
         """Returns the description of the blocks."""
@@ -227,26 +239,26 @@ class GPTNeoXConfig(LayerNormConfig):
             embedding="gpt_neox.embed_in",
             norm="gpt_neox.final_layer_norm",
             head="embed_out",
+            token_classifier="classifier",
             groups=self.num_attention_heads,
         )
 
 
 def build(config: LayerNormConfig) -> Model:
-    """Returns the graph: ids (b, t) and optional segments of packed sequences -> logits (b, t, v)."""
-    ids = Input((None,), dtype="int32", name="ids")
-    segments = Input((None,), dtype="int32", name="segments", optional=True)
-    positions = layers.Positions(name="positions")(ids, segments)
+    """Returns the graph: ids (b, t) and optional segments of packed sequences -> logits (b, t, v) or a dictionary."""
+    inputs = decoder_inputs(config)
+    positions = layers.Positions(name="positions")(*inputs)
     embedding = layers.ReversibleEmbedding(
         config.vocab_size,
         config.hidden_size,
-        tie_weights=config.tie_word_embeddings,
+        tie_weights=config.is_tied,
         name="embedding",
     )
-    x = all_blocks(config, embedding(ids), positions)
-    logits = embedding(norm(x, config.blocks().epsilon, "norm"), reverse=True)
-    if config.head_bias:
-        logits = layers.Bias(name="head_bias")(logits)
-    return Model([ids, segments], logits, name=config.model_type)
+    x = all_blocks(config, embedding(inputs[0]), positions)
+    x = norm(x, config.blocks().epsilon, "norm")
+    last = layers.Bias(name="head_bias") if config.head_bias else None
+    outputs = decoder_outputs(config, x, inputs[0], positions, embedding, last)
+    return Model(inputs, outputs, name=config.model_type)
 
 
 def all_blocks(config: LayerNormConfig, x: KerasTensor, positions: KerasTensor) -> KerasTensor:
@@ -278,7 +290,8 @@ def _block(config: LayerNormConfig) -> Model:
         mask=causal(b.window),
         positions=positions,
         bias=b.bias,
-        rotary=b.rotary,
+        rotary=functools.partial(_with_slopes, b.slopes) if b.slopes else b.rotary,
+        scale=config.head_size**-0.5,
         head_norm=head_norm if b.head_norms else None,
     )
     if b.parallel:
@@ -291,6 +304,24 @@ def _block(config: LayerNormConfig) -> Model:
         y = normed(add(x, y, "attention_add"), "attention_norm")
         z = normed(add(y, feed_forward(y), "mlp_add"), "mlp_norm")
     return Model([x, positions], z)
+
+
+def _with_slopes(
+    slopes: tuple[float, ...], pair: list[KerasTensor], positions: KerasTensor
+) -> tuple[KerasTensor, KerasTensor]:
+    """Records queries and keys with one more channel, whose product is the slope times the key's position.
+
+    The attention scores are those of ALiBi without a bias: adding a multiple of the query's position to all scores
+    of the query does not change their softmax. A cache of keys has the positions too.
+    """
+    query, key = pair
+    factors = np.asarray(slopes, "bfloat16").astype("float32")[None, None, :, None]
+    positions = ops.cast(ops.maximum(ops.unmask(positions), 0), dtype="float32")
+    # transformers rounds slopes and products to bfloat16 in models of every dtype
+    bias = ops.cast(ops.expand_dims(positions, (-2, -1)) * factors, dtype="bfloat16")
+    bias = ops.cast(bias, dtype="float32")
+    query = layers.Concatenate(name="query_slopes")([query, ops.ones_like(bias)])
+    return query, layers.Concatenate(name="key_slopes")([key, bias])
 
 
 def names(config: LayerNormConfig) -> tuple[Row, ...]:
@@ -328,8 +359,10 @@ def rows_of(config: LayerNormConfig, tensors: Tensors) -> tuple[Row, ...]:
         rows += dense_rows(prefix + tensor, layer + name, blocks.mlp_bias)
     outer = [Row(f"{tensors.embedding}.weight", "embedding/embeddings")]
     outer += norm_rows(tensors.norm, "norm") if tensors.norm and blocks.affine else ()
-    outer.append(logit_row(f"{tensors.head}.weight", config.tie_word_embeddings))
-    if config.head_bias:
+    outer += decoder_head_rows(
+        config, config.tie_word_embeddings, tensors.token_classifier, tensors.head
+    )
+    if config.head_bias and "causal" in config.parts:
         outer.append(Row(f"{tensors.head}.bias", "head_bias/bias"))
     return (*outer, *in_blocks(range(config.num_hidden_layers), *rows))
 
@@ -383,6 +416,10 @@ def gguf_names(config: LayerNormConfig) -> tuple[Row, ...]:
 # checkpoints of older versions store masks and frequencies as tensors
 IGNORED = ("*.attention.bias", "*.attention.masked_bias", "*.rotary_emb.inv_freq")
 
+#: the parts of the description that decoders with layer normalization share
+COMMON: Mapping[str, Any] = FrozenDict(
+    {"build": build, "names": names, "adapted": with_head, "files": SENTENCE_FILES}
+)
 #: sizes of the tiny configurations of decoders with layer normalization
 SIZES: Mapping[str, Any] = FrozenDict(
     {
@@ -403,13 +440,12 @@ TINY = GPTNeoXConfig(
 )
 
 FAMILY = Family(
-    classes=FrozenDict({"gpt_neox": ("GPTNeoXForCausalLM",)}),
+    classes=FrozenDict({"gpt_neox": decoder_classes("GPTNeoX")}),
     config=GPTNeoXConfig,
-    build=build,
-    names=names,
     modules=_module_names,
     tiny=TINY,
     prefix="gpt_neox.",
     ignored=IGNORED,
+    **COMMON,
     gguf=GGUFTable(("gptneox",), gguf_mapping, gguf_names),
 )

@@ -186,8 +186,9 @@ class LlamaConfig(DecoderConfig):
                 "hidden_act": "gelu_pytorch_tanh",
                 "max_position_embeddings": 8192,
                 "tie_word_embeddings": True,
+                "pad_token_id": 0,
             },
-            "olmo2": {"vocab_size": 50304, "rms_norm_eps": 1e-5},
+            "olmo2": {"vocab_size": 50304, "rms_norm_eps": 1e-5, "pad_token_id": 1},
         }
     )
 
@@ -314,7 +315,8 @@ def decoder(
     for block in repeated(lambda i: _block(config, i, feed_forward, attend), kinds):
         x = block([x, positions])
     x, scale = _norm(config, "norm")(x), 1 / config.logits_scaling
-    outputs = decoder_outputs(config, x, inputs[0], positions, embedding, scale)
+    last = None if scale == 1.0 else layers.Rescaling(scale, name="logits_scale")
+    outputs = decoder_outputs(config, x, inputs[0], positions, embedding, last)
     return Model(inputs, outputs, name=config.model_type)
 
 
@@ -503,9 +505,9 @@ FAMILY = Family(
             "qwen2": decoder_classes("Qwen2"),
             "qwen3": decoder_classes("Qwen3"),
             "phi3": decoder_classes("Phi3", answers=False),
-            "gemma": ("GemmaForCausalLM",),
-            "olmo2": ("Olmo2ForCausalLM",),
-            "granite": ("GraniteForCausalLM",),
+            "gemma": decoder_classes("Gemma", answers=False),
+            "olmo2": decoder_classes("Olmo2", tokens=False, answers=False),
+            "granite": decoder_classes("Granite", texts=False, tokens=False, answers=False),
         }
     ),
     config=LlamaConfig,

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fkeras import layers
-from fkeras.authoring.engine import boolean, choice
-from fkeras.engine import FrozenDict, Input, Model, option
+from fkeras.authoring.engine import OptionalInteger, boolean, choice
+from fkeras.engine import FrozenDict, Model, option
 from fkeras.pretrained.blocks.activation import activation_name
 from fkeras.pretrained.blocks.encoder_blocks import norm
+from fkeras.pretrained.blocks.heads import decoder_inputs, decoder_outputs
 from fkeras.pretrained.families import gpt_neox
 from fkeras.pretrained.families.gpt_neox import Blocks, LayerNormConfig, Tensors
 from fkeras.pretrained.tables.config import count, optional_positive, positive
+from fkeras.pretrained.tables.decoder_config import pad_id
 from fkeras.pretrained.tables.family import Family
+from fkeras.pretrained.tables.heads import decoder_classes
 from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Row
 from fkeras.pretrained.tables.rows import dense_rows
@@ -54,6 +57,7 @@ class OPTConfig(LayerNormConfig):
     word_embed_proj_dim: int | None = option(default=None, convert=optional_positive)
     enable_bias: bool = option(default=True, convert=boolean)
     layer_norm_elementwise_affine: bool = option(default=True, convert=boolean)
+    pad_token_id: OptionalInteger = option(default=1, convert=pad_id, kw_only=True)
 
     neutral: ClassVar[Reasons] = FrozenDict({"initial values of weights": ("init_std",)})
 
@@ -65,7 +69,7 @@ class OPTConfig(LayerNormConfig):
                 f"{str(mapping['_remove_final_layer_norm'])[:80]}: checkpoints without the last normalization, "
                 "which versions of transformers before 4.20.1 wrote, are not supported."
             )
-        return mapping
+        return super().canonical(mapping)
 
     @property
     def embedding_size(self) -> int:
@@ -97,15 +101,14 @@ class OPTConfig(LayerNormConfig):
 
 
 def build(config: OPTConfig) -> Model:
-    """Returns the graph: ids (b, t) and optional segments of packed sequences -> logits (b, t, v)."""
-    ids = Input((None,), dtype="int32", name="ids")
-    segments = Input((None,), dtype="int32", name="segments", optional=True)
-    positions = layers.Positions(name="positions")(ids, segments)
+    """Returns the graph: ids (b, t) and optional segments of packed sequences -> logits (b, t, v) or a dictionary."""
+    inputs = decoder_inputs(config)
+    positions = layers.Positions(name="positions")(*inputs)
     width, size, affine = config.hidden_size, config.embedding_size, config.blocks().affine
     embedding = layers.ReversibleEmbedding(
-        config.vocab_size, size, tie_weights=config.tie_word_embeddings, name="embedding"
+        config.vocab_size, size, tie_weights=config.is_tied, name="embedding"
     )
-    x = embedding(ids)
+    x = embedding(inputs[0])
     if size != width:
         x = layers.Dense(width, use_bias=False, name="project_in")(x)
     rows = config.max_position_embeddings + _FIRST
@@ -116,7 +119,7 @@ def build(config: OPTConfig) -> Model:
         x = norm(x, _EPSILON, "norm", center=affine, scale=affine)
     if size != width:
         x = layers.Dense(size, use_bias=False, name="project_out")(x)
-    return Model([ids, segments], embedding(x, reverse=True), name="opt")
+    return Model(inputs, decoder_outputs(config, x, inputs[0], positions, embedding), name="opt")
 
 
 def names(config: OPTConfig) -> tuple[Row, ...]:
@@ -141,10 +144,9 @@ TINY = OPTConfig(
 )
 
 FAMILY = Family(
-    classes=FrozenDict({"opt": ("OPTForCausalLM",)}),
+    classes=FrozenDict({"opt": decoder_classes("OPT", tokens=False)}),
     config=OPTConfig,
-    build=build,
-    names=names,
     tiny=TINY,
     prefix="model.",
+    **{**gpt_neox.COMMON, "build": build, "names": names},
 )

@@ -14,6 +14,7 @@ from fkeras.pretrained.families.gpt_neox import Blocks, LayerNormConfig, Tensors
 from fkeras.pretrained.tables.config import check_heads, factor, optional_positive, positive
 from fkeras.pretrained.tables.decoder_config import rotary_scaling
 from fkeras.pretrained.tables.family import Family, GGUFTable
+from fkeras.pretrained.tables.heads import decoder_classes
 
 
 class PhiConfig(LayerNormConfig):
@@ -100,12 +101,11 @@ TINY = PhiConfig(
 )
 
 FAMILY = Family(
-    classes=FrozenDict({"phi": ("PhiForCausalLM",)}),
+    classes=FrozenDict({"phi": decoder_classes("Phi", answers=False)}),
     config=PhiConfig,
-    build=gpt_neox.build,
-    names=gpt_neox.names,
     tiny=TINY,
     prefix="model.",
     ignored=gpt_neox.IGNORED,
+    **gpt_neox.COMMON,
     gguf=GGUFTable(("phi2",), gguf_mapping, gpt_neox.gguf_names),
 )

@@ -14,6 +14,7 @@ from fkeras.pretrained.families.gpt_neox import Blocks, LayerNormConfig, Tensors
 from fkeras.pretrained.tables.config import check_heads, count, factor, optional_positive, positive
 from fkeras.pretrained.tables.decoder_config import rotary_scaling
 from fkeras.pretrained.tables.family import Family, GGUFTable
+from fkeras.pretrained.tables.heads import decoder_classes
 from fkeras.pretrained.tables.inert_keys import Reasons
 
 
@@ -126,12 +127,11 @@ TINY = Starcoder2Config(
 )
 
 FAMILY = Family(
-    classes=FrozenDict({"starcoder2": ("Starcoder2ForCausalLM",)}),
+    classes=FrozenDict({"starcoder2": decoder_classes("Starcoder2", answers=False)}),
     config=Starcoder2Config,
-    build=gpt_neox.build,
-    names=gpt_neox.names,
     tiny=TINY,
     prefix="model.",
     ignored=gpt_neox.IGNORED,
+    **gpt_neox.COMMON,
     gguf=GGUFTable(("starcoder2",), gguf_mapping, gpt_neox.gguf_names),
 )

@@ -44,17 +44,18 @@ def outer_rows(config: DecoderConfig) -> tuple[Row, ...]:
 
 
 def decoder_head_rows(
-    config: CausalConfig, tied: bool, token_classifier: str = "score"
+    config: CausalConfig, tied: bool, token_classifier: str = "score", head: str = "lm_head"
 ) -> tuple[Row, ...]:
     """Returns the rows of the heads and of the modules of sentence-transformers.
 
     Args:
         tied: whether the token embeddings are also the kernel of the logits.
         token_classifier: tensor name of the classifier of tokens.
+        head: tensor name of the logits of the next token.
     """
     rows = token_head_rows(config.parts, token_classifier)
     if "causal" in config.parts:
-        rows = (logit_row("lm_head.weight", tied), *rows)
+        rows = (logit_row(f"{head}.weight", tied), *rows)
     if "classifier" in config.parts:
         rows = (*dense_rows("score", "classifier", bias=False), *rows)
     return (*rows, *sentence_rows(config.beside))

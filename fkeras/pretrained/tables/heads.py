@@ -51,15 +51,25 @@ def class_of(config: Config, classes: Sequence[str]) -> str:
     return max(fitting or classes, key=lambda name: len(own & set(parts_of_class(name) or ())))
 
 
-def decoder_classes(name: str, answers: bool = True) -> tuple[str, ...]:
+def decoder_classes(
+    name: str, *, texts: bool = True, tokens: bool = True, answers: bool = True
+) -> tuple[str, ...]:
     """Returns the classes of a decoder, such as "LlamaForCausalLM" and "LlamaModel".
 
     Args:
         name: start of the names.
+        texts: whether transformers has a class for classes of texts.
+        tokens: whether transformers has a class for classes of tokens.
         answers: whether transformers has a class for answers.
     """
-    endings = ("ForCausalLM", "Model", "ForSequenceClassification", "ForTokenClassification")
-    return tuple(f"{name}{end}" for end in (*endings, *(["ForQuestionAnswering"] * answers)))
+    endings = {
+        "ForCausalLM": True,
+        "Model": True,
+        "ForSequenceClassification": texts,
+        "ForTokenClassification": tokens,
+        "ForQuestionAnswering": answers,
+    }
+    return tuple(f"{name}{end}" for end, exists in endings.items() if exists)
 
 
 class HeadsConfig(Config):

@@ -74,6 +74,8 @@ def test_general_names_of_sizes_are_read():
         ("bart", {"activation_function": "mish"}, "activation_function"),
         ("m2m_100", {"share_encoder_decoder_embeddings": False}, "transformers ignores"),
         ("m2m_100", {"pad_token_id": -1}, "pad_token_id"),
+        ("bart", {"eos_token_id": "2"}, "eos_token_id"),
+        ("bart", {"decoder_start_token_id": -1}, "decoder_start_token_id"),
         ("marian", {"d_model": 15, "encoder_attention_heads": 5}, "decoder_attention_heads"),
         (
             "marian",
@@ -88,6 +90,17 @@ def test_a_wrong_configuration_is_rejected(model_type, keys, message):
     mapping = {"model_type": model_type, **keys}
     with pytest.raises(ValueError, match=message):
         family_of(mapping).config.read(mapping)
+
+
+def test_a_classifier_needs_its_tokens():
+    heads = {"eos_token_id": ("classifier",), "decoder_start_token_id": ("answers",)}
+    for key, parts in heads.items():
+        for value in (None, [2, 3]):
+            with pytest.raises(ValueError, match=f"BartConfig: {key}: expected"):
+                bart.BartConfig(**{key: value}, parts=parts)
+    assert bart.BartConfig(eos_token_id=(2, 3), parts=("answers",)).reads_once
+    # mBART starts with the last token
+    assert bart.BartConfig(model_type="mbart", parts=("classifier",)).reads_once
 
 
 @pytest.mark.exhaustive
