@@ -95,6 +95,7 @@ def load(
     sharding: str | Mapping[str, Any] | None = None,
     ignore: Sequence[str] | str = (),
     ignore_keys: Sequence[str] | str = (),
+    part: str | None = None,
     limits: Limits | None = None,
 ) -> Loaded:
     """Loads a pretrained model from a folder in Hugging Face's format or from a GGUF file.
@@ -113,6 +114,8 @@ def load(
         ignore: patterns of the names of tensors to skip, such as "score.*".
         ignore_keys: keys of `config.json` or of the GGUF file to skip, such as "logit_multiplier" or
             "text_config.dropout".
+        part: "text" for the language model alone of a folder whose model also reads images, such as one of
+            Gemma 3 or Qwen2-VL; None for a folder that is one model.
         limits: resource limits.
 
     Returns:
@@ -137,7 +140,7 @@ def load(
     path, limits = as_path(path), limits or Limits()
     policy = None if dtype is None else _policy(dtype)
     placing = as_layout("pretrained.load", mesh, sharding)
-    source = open_source(path, limits, ignore_keys)
+    source = open_source(path, limits, ignore_keys, part)
     patterns = (*source.ignored, *((ignore,) if isinstance(ignore, str) else ignore))
     tensors = {
         name: stored

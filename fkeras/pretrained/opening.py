@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from fkeras.host.containers.errors import reading
+from fkeras.host.containers.errors import FileError, reading
 from fkeras.host.containers.limits import Limits
 from fkeras.host.containers.stored import Stored
 from fkeras.pretrained.families.table import family_of, family_of_gguf
@@ -14,6 +14,7 @@ from fkeras.pretrained.files.folder import CONFIG, read_beside, read_folder, wit
 from fkeras.pretrained.files.generation import Generation, generation_of_gguf, read_generation
 from fkeras.pretrained.files.gguf import is_gguf, read_gguf
 from fkeras.pretrained.files.gguf_keys import ReadKeys
+from fkeras.pretrained.files.text_part import with_part
 from fkeras.pretrained.tables.config import Config, reject_keys
 from fkeras.pretrained.tables.family import Family
 from fkeras.pretrained.tables.layout import Layout
@@ -33,7 +34,7 @@ class Source(NamedTuple):
         tensors: the tensors by name.
         names: returns the table of names for the file format.
         adapted: returns the configuration adapted to the names of the tensors.
-        layout: layout of the files; None for GGUF, which `save` does not write.
+        layout: layout of the files; None for GGUF and for a part, which `save` writes as a new folder.
         ignored: patterns of the names of unused tensors.
         tokenizer: the tokenizer, or None.
         generation: end tokens and sampling settings.
@@ -52,11 +53,14 @@ class Source(NamedTuple):
     generation: Generation
 
 
-def open_source(path: str, limits: Limits, ignore_keys: Collection[str] = ()) -> Source:
+def open_source(
+    path: str, limits: Limits, ignore_keys: Collection[str] = (), part: str | None = None
+) -> Source:
     """Opens a folder, a safetensors file in a folder, or a GGUF file.
 
     Args:
         ignore_keys: keys of the configuration to skip.
+        part: "text" for the language model of a folder with images.
 
     Raises:
         FileNotFoundError: for a missing folder or file.
@@ -68,13 +72,21 @@ def open_source(path: str, limits: Limits, ignore_keys: Collection[str] = ()) ->
             "Nothing is downloaded: pass the folder that huggingface_hub.snapshot_download(name) returns."
         )
     ignore_keys = (ignore_keys,) if isinstance(ignore_keys, str) else ignore_keys
-    opened = _open_gguf if is_gguf(path) else _open_folder
-    return opened(path, limits, ignore_keys)
+    if not is_gguf(path):
+        return _open_folder(path, limits, ignore_keys, part)
+    if part is not None:
+        raise FileError(
+            f"expected no part, received {part!r}: a GGUF file has no parts.", file=path
+        )
+    return _open_gguf(path, limits, ignore_keys)
 
 
-def _open_folder(path: str, limits: Limits, ignore_keys: Collection[str]) -> Source:
-    checkpoint = read_folder(path, limits)
-    with reading(checkpoint.file, CONFIG):
+def _open_folder(
+    path: str, limits: Limits, ignore_keys: Collection[str], part: str | None
+) -> Source:
+    whole = read_folder(path, limits)
+    with reading(whole.file, CONFIG):
+        checkpoint = with_part(whole, part)
         family = family_of(checkpoint.mapping)
         beside = read_beside(checkpoint.file, family.files, limits)
         modules = [module for module in modules_of(beside) if module.folder]
@@ -91,10 +103,11 @@ def _open_folder(path: str, limits: Limits, ignore_keys: Collection[str]) -> Sou
         checkpoint.tensors,
         family.names,
         family.adapted,
-        checkpoint.layout,
+        # a part is written as a folder of its own
+        checkpoint.layout if part is None else None,
         family.ignored,
         tokenizer,
-        read_generation(checkpoint.file, checkpoint.mapping, tokenizer, limits),
+        read_generation(checkpoint.file, whole.mapping, tokenizer, limits),
     )
 
 

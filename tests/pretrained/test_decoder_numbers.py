@@ -1,5 +1,7 @@
 """Decoders with unusual options: the numbers and tokens of transformers, folders and GGUF files."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ from tests.support.quick_cases import quick_cases
 
 ENTRIES = option_checks.stored(option_checks.DECODERS)
 QUICK = "gpt_neox-parallel"
+#: folders with images, whose text part is compared
+PARTS = tuple(name for name, entry in ENTRIES.items() if "vision_config" in entry["config"])
 
 
 def folder_of(name, path):
@@ -32,7 +36,8 @@ def close(array, numbers, message):
 @pytest.mark.parametrize("name", quick_cases(ENTRIES, QUICK))
 def test_logits_hidden_states_and_tokens_equal_those_of_transformers(name, tmp_path):
     entry, ids = ENTRIES[name], option_checks.prompts()
-    model = fk.pretrained.load(folder_of(name, tmp_path)).model
+    part = "text" if name in PARTS else None
+    model = fk.pretrained.load(folder_of(name, tmp_path), part=part).model
     count = len(entry["hidden"]) - 1
     probed = transforms.probe(model, [f"block_{n}" for n in range(count)])
     logits, values = jax.jit(lambda model, ids: model(ids))(probed, ids)
@@ -44,12 +49,62 @@ def test_logits_hidden_states_and_tokens_equal_those_of_transformers(name, tmp_p
     assert generated.tokens.tolist() == entry["greedy"]
 
 
-@pytest.mark.parametrize("name", quick_cases(ENTRIES, QUICK))
+@pytest.mark.parametrize("name", quick_cases({*ENTRIES} - {*PARTS}, QUICK))
 def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     loaded = fk.pretrained.load(folder_of(name, tmp_path))
     fk.pretrained.save(tmp_path / "again", loaded.model, loaded.state, loaded.config)
     for file in ("config.json", "model.safetensors"):
         assert (tmp_path / "again" / file).read_bytes() == (tmp_path / file).read_bytes()
+
+
+# the names of old files, before one model with several parts had one prefix
+OLD = {
+    "llava": {
+        "lm_head.": "language_model.lm_head.",
+        "model.language_model.": "language_model.model.",
+    },
+    "gemma3": {"model.language_model.": "language_model.model.", "model.": ""},
+    "qwen2_vl": {"model.language_model.": "model.", "model.visual.": "visual."},
+}
+
+
+@pytest.mark.parametrize("name", quick_cases(PARTS, "qwen2_vl"))
+def test_the_text_part_is_written_as_a_folder(name, tmp_path):
+    folder = folder_of(name, tmp_path)
+    loaded = fk.pretrained.load(folder, part="text")
+    fk.pretrained.save(tmp_path / "text", loaded.model, loaded.state, loaded.config)
+    again = fk.pretrained.load(tmp_path / "text")
+    assert (again.model, again.config) == (loaded.model, loaded.config)
+    with pytest.raises(fk.FileError, match=rf"received the type '{name}'.*part=\"text\""):
+        fk.pretrained.load(folder)
+    arrays = safetensors.numpy.load_file(folder / "model.safetensors")
+    for new, old in OLD.get(name, {}).items():
+        arrays = {
+            old + n.removeprefix(new) if n.startswith(new) else n: a for n, a in arrays.items()
+        }
+    safetensors.numpy.save_file(arrays, folder / "model.safetensors", {"format": "pt"})
+    assert fk.pretrained.load(folder, part="text").model == loaded.model
+
+
+def test_parts_of_other_folders_are_refused(tmp_path):
+    with pytest.raises(fk.FileError, match="part: expected a folder of type gemma3, .*'gpt_neox'"):
+        fk.pretrained.load(folder_of(QUICK, tmp_path), part="text")
+    folder_of("gemma3", tmp_path)
+    with pytest.raises(fk.FileError, match="part: expected 'text' or None, received 'vision'"):
+        fk.pretrained.load(tmp_path, part="vision")
+    config = tmp_path / "config.json"
+    mapping = json.loads(config.read_text())
+    for changes, message in (
+        ({"architectures": ["Gemma3ForSequenceClassification"]}, "another head"),
+        ({"text_config": 3}, "text_config: expected a mapping"),
+        ({"text_config": {"model_type": "gemma3_text", "score": 2}}, "unknown key 'score'"),
+    ):
+        config.write_text(json.dumps({**mapping, **changes}))
+        with pytest.raises(fk.FileError, match=message):
+            fk.pretrained.load(tmp_path, part="text")
+    (tmp_path / "m.gguf").write_bytes(b"GGUF" + bytes(60))
+    with pytest.raises(fk.FileError, match="a GGUF file has no parts"):
+        fk.pretrained.load(tmp_path / "m.gguf", part="text")
 
 
 def in_parts(array, groups, counts):
@@ -137,7 +192,7 @@ def _groups(config):
 # DeepSeek's GGUF files are not read; llama.cpp has no OPT, no norms of heads in Phi, no window in StarCoder 2, and only parallel Falcon with rotary positions
 OTHERS = ("phi", "starcoder2", "falcon-sequential", "falcon-alibi", "opt", "opt-350m", "opt-plain")
 OTHERS += ("deepseek_v2", "deepseek_v2-lite")
-GGUF = [name for name in ENTRIES if name not in OTHERS]
+GGUF = [name for name in ENTRIES if name not in (*OTHERS, *PARTS)]
 
 
 @pytest.mark.exhaustive

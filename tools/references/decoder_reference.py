@@ -40,6 +40,81 @@ LATENT = {
     **{"qk_rope_head_dim": 4, "v_head_dim": 8, "n_routed_experts": 5, "num_experts_per_tok": 2},
     **{"moe_intermediate_size": 12, "experts_implementation": "eager"},
 }
+_EYES = {
+    **{"hidden_size": 16, "intermediate_size": 12, "num_hidden_layers": 1, "image_size": 8},
+    **{"num_attention_heads": 2, "patch_size": 4},
+}
+_EYES_2 = {"depth": 1, "embed_dim": 16, "num_heads": 2, "hidden_size": 32, "patch_size": 4}
+_EYES_25 = {
+    **{"depth": 1, "hidden_size": 16, "intermediate_size": 12, "num_heads": 2, "patch_size": 4},
+    **{"out_hidden_size": 32, "fullatt_block_indexes": [0], "window_size": 16},
+}
+_EYES_3 = {
+    **{"depth": 1, "hidden_size": 16, "intermediate_size": 12, "num_heads": 2, "patch_size": 4},
+    **{"out_hidden_size": 32, "num_position_embeddings": 4, "deepstack_visual_indexes": []},
+}
+_LLAMA = {**KEYS, "model_type": "llama", "attention_bias": True}
+_MROPE = {"type": "mrope", "mrope_section": [1, 1, 2]}
+_IMAGE = {"image_token_id": 66, "video_token_id": 65, "vision_start_token_id": 64}
+#: folders with images, whose text part is compared
+PARTS = {
+    "gemma3": (
+        "Gemma3ForConditionalGeneration",
+        {
+            "text_config": {
+                **{**KEYS, "head_dim": 10, "sliding_window": 5, "rms_norm_eps": 1e-3},
+                **{"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "hidden_size": 24},
+            },
+            "vision_config": _EYES,
+            "eos_token_id": [1, 60],
+        },
+    ),
+    "llava": ("LlavaForConditionalGeneration", {"text_config": _LLAMA, "vision_config": _EYES}),
+    "mistral3": (
+        "Mistral3ForConditionalGeneration",
+        {
+            "text_config": {**KEYS, "model_type": "mistral", "head_dim": 10, "sliding_window": 5},
+            "vision_config": {**_EYES, "model_type": "pixtral"},
+        },
+    ),
+    "idefics3": (
+        "Idefics3ForConditionalGeneration",
+        {"text_config": {**_LLAMA, "tie_word_embeddings": False}, "vision_config": _EYES},
+    ),
+    "smolvlm": (
+        "SmolVLMForConditionalGeneration",
+        {"text_config": {**_LLAMA, "rms_norm_eps": 1e-3}, "vision_config": _EYES},
+    ),
+    # the keys of the text without a section, as in the published files
+    "qwen2_vl": (
+        "Qwen2VLForConditionalGeneration",
+        {**KEYS, "rope_scaling": _MROPE, "vision_config": _EYES_2, **_IMAGE},
+    ),
+    "qwen2_5_vl": (
+        "Qwen2_5_VLForConditionalGeneration",
+        {
+            **{**KEYS, "rope_scaling": {**_MROPE, "rope_type": "default", "type": "default"}},
+            **{"vision_config": _EYES_25, "tie_word_embeddings": True, **_IMAGE},
+            **{"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1},
+        },
+    ),
+    "qwen3_vl": (
+        "Qwen3VLForConditionalGeneration",
+        {
+            "text_config": {
+                **{**KEYS, "head_dim": 8, "model_type": "qwen3_vl_text"},
+                "rope_scaling": {
+                    "mrope_section": [2, 1, 1],
+                    "mrope_interleaved": True,
+                    "rope_type": "default",
+                },
+            },
+            "vision_config": _EYES_3,
+            "tie_word_embeddings": True,
+            **_IMAGE,
+        },
+    ),
+}
 #: name, class and keys of the configurations
 ROWS = {
     "gpt_neox": ("GPTNeoXForCausalLM", {**NEOX, "rotary_pct": 0.5, "use_parallel_residual": False}),
@@ -197,7 +272,8 @@ if __name__ == "__main__":
         sys.exit()
     content = json.loads(gzip.decompress(FILE.read_bytes())) if FILE.exists() else {}
     content["about"] = f"torch {torch.__version__}, transformers {transformers.__version__}"
-    for chosen in sys.argv[1:] or ROWS:
-        content[chosen] = describe(chosen.partition("-")[0], *ROWS[chosen])
+    rows = {**ROWS, **PARTS}
+    for chosen in sys.argv[1:] or rows:
+        content[chosen] = describe(chosen.partition("-")[0], *rows[chosen])
     FILE.write_bytes(gzip.compress(json.dumps(content, sort_keys=True).encode(), mtime=0))
     print(f"{FILE.stat().st_size} bytes")
