@@ -47,13 +47,14 @@ def lines_of_table() -> Iterator[str]:
             n: parts_of_class(n) or poolers for names in family.classes.values() for n in names
         }
         found = {parts: _outputs(family, parts) for parts in {*heads.values()}}
-        for model_type, classes in family.classes.items():
-            # folders of timm name no class
+        # folders of timm name no class: one row for all architectures
+        rows = {(name,): classes for name, classes in family.classes.items() if classes}
+        for model_types, classes in (rows or {(*family.classes,): ()}).items():
             parts = [heads[cls] for cls in classes] or [getattr(family.tiny, "parts", ())]
             outputs = dict.fromkeys(
                 name for n in parts for name in found.get(n) or _outputs(family, n)
             )
-            cells = f"`{model_type}`", _listed(classes), options, gguf, _listed(outputs)
+            cells = _listed(model_types), _listed(classes), options, gguf, _listed(outputs)
             yield f"| {' | '.join(cells)} |"
 
 

@@ -50,9 +50,11 @@ def prompts():
 
 
 def leveled(name, shape):
-    """The numbers of `weights` with kernels that keep the size of numbers: deep networks stay finite."""
+    """The numbers of `weights` for deep networks: layers keep the size of numbers, and rounding grows little."""
     numbers = weights(name, shape)
-    return numbers if len(shape) < 2 else numbers * np.float32(4 / np.prod(shape[1:]) ** 0.5)
+    if name.endswith("running_var"):
+        return numbers ** np.float32(0.5)
+    return numbers * np.float32(0.9 if len(shape) < 2 else 4 / np.prod(shape[1:]) ** 0.5)
 
 
 def images():

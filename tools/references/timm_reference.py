@@ -23,7 +23,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 from tests.pretrained import option_checks
 
 FILE = option_checks.FILE.with_name("timm.json.gz")
-ARCHITECTURES = ("resnet18", "resnet50", "convnext_tiny")
+ARCHITECTURES = (
+    *("resnet18", "resnet50", "convnext_tiny", "efficientnet_b0", "efficientnet_b3"),
+    *("tf_efficientnet_b1", "tf_efficientnetv2_s", "mobilenetv2_050", "mobilenetv2_140"),
+    *("mobilenetv3_small_050", "tf_mobilenetv3_large_075", "mobilenetv3_large_100"),
+)
 
 
 @torch.no_grad()

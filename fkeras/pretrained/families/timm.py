@@ -1,6 +1,6 @@
-"""Folders of timm: ResNet and ConvNeXT, whose `config.json` names the architecture.
+"""Folders of timm: ResNet, ConvNeXT, EfficientNet and MobileNet, whose `config.json` names the architecture.
 
-The graphs are those of `convnets.py`, with timm's names of the tensors. The processor follows `pretrained_cfg` of
+The graphs of ResNet and ConvNeXT are those of `convnets.py`, with timm's names of the tensors. The processor follows `pretrained_cfg` of
 `config.json`: resize, crop from the center, normalization.
 """
 
@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 from fkeras.authoring.engine import choice, describe_value
 from fkeras.engine import FrozenDict, Model, option
 from fkeras.pretrained.blocks.encoder_config import EncoderConfig, with_parts
-from fkeras.pretrained.families import convnets
+from fkeras.pretrained.families import convnets, mobile_networks
+from fkeras.pretrained.families.mobile_networks import Network
 from fkeras.pretrained.media.images import ImageProcessor
 from fkeras.pretrained.tables.config import thaw
 from fkeras.pretrained.tables.family import Family
@@ -45,7 +46,7 @@ _CONVNEXTS: Mapping[str, tuple[int, int]] = FrozenDict(
         "convnext_xlarge": (27, 256),
     }
 )
-_NAMES = (*_RESNETS, *_CONVNEXTS)
+_NAMES = (*_RESNETS, *_CONVNEXTS, *mobile_networks.NAMES)
 #: parts of the names of transformers, and those of timm; "+1" adds 1 to the number
 _RENAMED = (
     (r"resnet\.embedder\.embedder\.convolution", "conv1"),
@@ -76,7 +77,10 @@ class TimmConfig(EncoderConfig):
 
     Args:
         architecture: name of the architecture: "resnet18", "resnet26", "resnet34", "resnet50", "resnet101",
-            "resnet152", "convnext_tiny", "convnext_small", "convnext_base", "convnext_large" or "convnext_xlarge".
+            "resnet152", "convnext_tiny", "convnext_small", "convnext_base", "convnext_large", "convnext_xlarge",
+            "efficientnet_b0" to "efficientnet_b8", "efficientnetv2_s", "efficientnetv2_m", "efficientnetv2_l",
+            "mobilenetv2_100", "mobilenetv3_small_100", "mobilenetv3_large_100" and the same with the width 050,
+            075 or 140; names of EfficientNet and MobileNet v3 with the prefix "tf_" too.
         num_labels: number of classes, the key `num_classes`.
         parts: ("classifier",) if the checkpoint has the classifier; `load` finds it by the tensor names.
 
@@ -105,7 +109,7 @@ class TimmConfig(EncoderConfig):
         {"num_classes": ("num_labels",), "global_pool": (), "model_args": ()}
     )
     endings: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
-        {"classifier": ("/fc.weight", "/head.fc.weight")}
+        {"classifier": ("/fc.weight", "/head.fc.weight", "/classifier.weight")}
     )
 
     @classmethod
@@ -131,8 +135,10 @@ class TimmConfig(EncoderConfig):
         return mapping if number is None else {"num_labels": number, **mapping}
 
     @property
-    def network(self) -> convnets.ResNetConfig | convnets.ConvNextConfig:
-        """The configuration of the network in transformers."""
+    def network(self) -> convnets.ResNetConfig | convnets.ConvNextConfig | Network:
+        """The configuration of the network in transformers, or a network that transformers lacks."""
+        if self.architecture in mobile_networks.NAMES:
+            return Network(self.architecture, self.num_labels, "classifier" in self.parts)
         options: dict[str, Any] = {"num_labels": self.num_labels, "parts": self.parts}
         if self.architecture in _RESNETS:
             kind, depths, widths = _RESNETS[self.architecture]
@@ -159,12 +165,16 @@ def build(config: TimmConfig) -> Model:
     network = config.network
     if isinstance(network, convnets.ResNetConfig):
         return convnets.RESNET.build(network)
+    if isinstance(network, Network):
+        return mobile_networks.build(network)
     return convnets.CONVNEXT.build(network)
 
 
 def names(config: TimmConfig) -> tuple[Row, ...]:
     """Returns the table of names of a configuration."""
     network = config.network
+    if isinstance(network, Network):
+        return mobile_networks.names(network)
     if isinstance(network, convnets.ResNetConfig):
         rows = convnets.RESNET.names(network)
     else:
