@@ -26,6 +26,8 @@ from fkeras.pretrained.tables.sentence_files import SENTENCE_FILES
 
 # a table of names has one entry for each expert of each block
 _experts = integer(minimum=1, maximum=1024)
+# files of Qwen 3 have 0, which transformers does not read
+_shared = integer(minimum=0, maximum=2**31 - 1)
 _blocks = several(integer(minimum=0), "numbers of blocks", least=0)
 _GGUF_KEYS = (
     ("num_local_experts", "expert_count"),
@@ -85,7 +87,7 @@ class MixtralConfig(LlamaConfig):
     num_experts_per_tok: int = option(default=2, convert=positive)
     norm_topk_prob: bool = option(default=False, convert=boolean)
     moe_intermediate_size: int = option(default=1408, convert=positive)
-    shared_expert_intermediate_size: int = option(default=5632, convert=positive)
+    shared_expert_intermediate_size: int = option(default=5632, convert=_shared)
     decoder_sparse_step: int = option(default=1, convert=positive)
     mlp_only_layers: tuple[int, ...] = option(default=(), convert=_blocks)
     output_router_logits: bool = option(default=False, convert=boolean)
@@ -143,7 +145,12 @@ class MixtralConfig(LlamaConfig):
         }
     )
     neutral: ClassVar[Reasons] = FrozenDict(
-        {"noise of the router in training": ("router_jitter_noise",)}
+        {
+            "noise of the router in training": ("router_jitter_noise",),
+            "the norms of Qwen 3, which the model type names; transformers does not read the key": (
+                "use_qk_norm",
+            ),
+        }
     )
 
     @classmethod
@@ -170,6 +177,11 @@ class MixtralConfig(LlamaConfig):
             raise ValueError(
                 "MixtralConfig: num_experts_per_tok: expected at most the number of experts, "
                 f"{self.num_local_experts}, received {self.num_experts_per_tok}."
+            )
+        if self.has_shared_expert and not self.shared_expert_intermediate_size:
+            raise ValueError(
+                "MixtralConfig: shared_expert_intermediate_size: expected at least 1 for the shared expert of Qwen "
+                "2, received 0. Correct config.json."
             )
 
     def write(self) -> dict[str, Any]:

@@ -34,6 +34,7 @@ NEUTRAL: Reasons = FrozenDict(
             "unsloth_version",
             "unsloth_fixed",
             "transformers.js_config",
+            "export_model_type",
         ),
         "dtype of the weights, which the tensors have": ("torch_dtype", "dtype", "use_bfloat16"),
         "token ids of generation and of padding": (

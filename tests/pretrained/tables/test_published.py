@@ -1,4 +1,10 @@
-"""The `config.json` of published checkpoints: all keys are read, and bad values are refused by name."""
+"""The `config.json` of published checkpoints: all keys are read, and bad values are refused by name.
+
+An entry of `published.json` has the configuration and its source: a public repository and path, or the class of
+transformers whose documentation describes the checkpoint by its defaults. "unconfirmed" stands for files that no
+public repository of the search had. "part" is the part of the folder that is opened, "refused" the reason why fkeras
+does not open the checkpoint.
+"""
 
 import dataclasses
 import json
@@ -6,9 +12,15 @@ import warnings
 
 import pytest
 
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.pretrained.families.gpt2 import GPT2Config
 from fkeras.pretrained.families.table import FAMILIES, family_of
+from fkeras.pretrained.files.folder import Checkpoint
+from fkeras.pretrained.files.text_part import with_part
 from fkeras.pretrained.tables.inert_keys import inert_keys
+from fkeras.pretrained.tables.layout import Layout
+from fkeras.pretrained.tables.state import state_entries
+from fkeras.saving.weights.filling import abstract_build
 from tests.pretrained.checks import DATA
 
 PUBLISHED = json.loads((DATA / "published.json").read_text())
@@ -33,12 +45,44 @@ BAD = {
 _OWN = ("source", "beside", "layout", "parts", "model_type")
 
 
-@pytest.mark.one_in(10)
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_published_configurations_are_read(name):
-    mapping = PUBLISHED[name]
+def opened(name):
+    """The family and the keys of an entry; a refusal is a ValueError."""
+    entry = PUBLISHED[name]
+    checkpoint = Checkpoint("", entry["config"], {}, Layout(()))
+    mapping = with_part(checkpoint, entry.get("part")).mapping
     family = family_of(mapping)
-    config = family.config.read(mapping)
+    return family, family.config.read(mapping), mapping
+
+
+def test_most_entries_have_a_source():
+    sources = [entry["source"] for entry in PUBLISHED.values()]
+    assert sum(not source.startswith("unconfirmed") for source in sources) >= 60
+
+
+@pytest.mark.one_in(10)
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if "refused" not in PUBLISHED[name]])
+def test_published_configurations_are_opened_as_shapes(name):
+    family, config, _ = opened(name)
+    model, state = abstract_build(family.build(config))
+    leaves = zip(skeleton_of(model).names, leaves_of(model), strict=True)
+    shapes = {path: leaf.shape for path, leaf in leaves if leaf is not None}
+    shapes |= {path: leaf.shape for path, leaf in state_entries(state).items()}
+    matches = [match for row in family.names(config) for match in row.matches()]
+    assert {path for match in matches for path in match.weights} == shapes.keys()
+    for match in matches:
+        assert len(match.tensor_shapes(shapes)) == len(match.tensors)
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if "refused" in PUBLISHED[name]])
+def test_other_published_configurations_are_refused_for_a_named_reason(name):
+    with pytest.raises(ValueError, match=PUBLISHED[name]["refused"]):
+        opened(name)
+
+
+@pytest.mark.one_in(10)
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if "refused" not in PUBLISHED[name]])
+def test_published_configurations_are_read(name):
+    family, config, mapping = opened(name)
     assert config.write() == mapping
     fields = {field.name for field in dataclasses.fields(config)}
     # the keys of the reference that are neither fields nor inert are null, false or empty
