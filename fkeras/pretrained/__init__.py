@@ -39,12 +39,14 @@ from fkeras.pretrained.families.timm import TimmConfig as TimmConfig
 from fkeras.pretrained.families.vit import DeiTConfig as DeiTConfig
 from fkeras.pretrained.families.vit import SiglipVisionConfig as SiglipVisionConfig
 from fkeras.pretrained.families.vit import ViTConfig as ViTConfig
+from fkeras.pretrained.families.wav2vec2 import Wav2Vec2Config as Wav2Vec2Config
 from fkeras.pretrained.families.whisper import WhisperConfig as WhisperConfig
 from fkeras.pretrained.files.generation import Generation as Generation
 from fkeras.pretrained.loading import Loaded as Loaded
 from fkeras.pretrained.loading import load as load
 from fkeras.pretrained.media.images import ImageProcessor as ImageProcessor
 from fkeras.pretrained.media.sounds import SoundProcessor as SoundProcessor
+from fkeras.pretrained.media.waves import WaveProcessor as WaveProcessor
 from fkeras.pretrained.tables.config import Config as Config
 from fkeras.pretrained.texts.token_lookup import TokenLookup as TokenLookup
 from fkeras.pretrained.texts.tokenizer import Answers as Answers

@@ -78,6 +78,8 @@ def inputs(model_type, mapping):
         if model_type == "siglip":  # texts of one length
             ids = np.resize(ids, (1, mapping["text_config"]["max_position_embeddings"]))
         return _waves(1, 12, 12, mapping["vision_config"].get("num_channels", 3)), ids
+    if model_type == "wav2vec2":
+        return (_waves(1, 300),)
     if model_type == "whisper":
         return _waves(1, 2 * mapping["max_source_positions"], mapping["num_mel_bins"]), ids
     return (ids, ids[:, :20]) if model_type in TEXT_TO_TEXT else (ids,)

@@ -33,6 +33,7 @@ _REFUSED = {
     "mixtral": (*_OTHERS, "hidden_act", "num_experts"),
     "qwen2_moe": (*_OTHERS, "hidden_act"),
     "qwen3_moe": (*_OTHERS, "hidden_act", "layer_types", "num_local_experts"),
+    "wav2vec2": ("add_adapter", "adapter_attn_dim"),
     "gemma2": ("sliding_window_pattern", "use_bidirectional_attention"),
     "gemma3_text": ("attn_logit_softcapping", "rope_parameters", "rope_scaling"),
     "bert": ("position_embedding_type",),

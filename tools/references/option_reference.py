@@ -185,6 +185,20 @@ BASES = {
         "SiglipModel",
         {"text_config": {**TOWER, "projection_size": 24}, "vision_config": VISION},
     ),
+    "wav2vec2": (
+        "Wav2Vec2ForCTC",
+        {
+            **{
+                "vocab_size": 11,
+                "hidden_size": 24,
+                "intermediate_size": 20,
+                "conv_dim": [8, 12, 8],
+            },
+            **{"num_hidden_layers": 2, "num_attention_heads": 4, "conv_stride": [3, 2, 2]},
+            **{"conv_kernel": [5, 3, 2], "num_conv_pos_embeddings": 6},
+            "num_conv_pos_embedding_groups": 2,
+        },
+    ),
     "whisper": (
         "WhisperForConditionalGeneration",
         {
@@ -207,6 +221,7 @@ HEADS = {
     "deit": ["DeiTModel", "DeiTForImageClassification"],
     "resnet": ["ResNetModel"],
     "convnext": ["ConvNextModel"],
+    "wav2vec2": ["Wav2Vec2Model"],
 }
 _TYPES = [FULL, SLIDING, FULL]
 _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
@@ -236,7 +251,14 @@ VALUES = {
     "classifier_bias": [True],
     "classifier_pooling": ["mean"],
     "cls_token_id": [7],
+    "add_adapter": [True],
+    "adapter_attn_dim": [4],
+    "conv_bias": [True],
+    "conv_dim": [[6, 12, 8]],
+    "conv_kernel": [[4, 3, 2]],
+    "conv_stride": [[2, 2, 2]],
     "d_kv": [4],
+    "do_stable_layer_norm": [True],
     "decoder_bias": [False],
     "decoder_layerdrop": [0.2],
     "decoder_sparse_step": [2],
@@ -252,6 +274,10 @@ VALUES = {
     "embedding_size": [24, 30],
     "encoder_stride": [8],
     "eos_token_id": [2, 5, [5, 6]],
+    "feat_extract_activation": ["relu"],
+    "feat_extract_norm": ["layer"],
+    "num_conv_pos_embedding_groups": [3],
+    "num_conv_pos_embeddings": [5],
     "feed_forward_proj": ["gated-gelu", "gelu", "gated-silu", "gated-relu"],
     "final_logit_softcapping": [0.5, None],
     "global_attn_every_n_layers": [3],
@@ -464,6 +490,7 @@ SEVERAL = [
     {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1},
     {"multi_query": False, "parallel_attn": False, "bias": True},
     {"do_layer_norm_before": False, "word_embed_proj_dim": 12},
+    {"feat_extract_norm": "layer", "do_stable_layer_norm": True, "conv_bias": True},
 ]
 SKIPPED = {
     "id2label",
@@ -492,6 +519,7 @@ OUTPUTS = {
 INPUTS = dict.fromkeys(option_checks.TEXT_TO_TEXT, ("input_ids", "decoder_input_ids"))
 INPUTS |= {"clip": ("pixel_values", "input_ids")}
 INPUTS |= {"siglip": INPUTS["clip"], "whisper": ("input_features", "decoder_input_ids")}
+INPUTS |= {"wav2vec2": ("input_values",)}
 
 
 def arguments(model_type, mapping):

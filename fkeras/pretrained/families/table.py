@@ -29,6 +29,7 @@ from fkeras.pretrained.families import (
     t5,
     timm,
     vit,
+    wav2vec2,
     whisper,
 )
 from fkeras.pretrained.tables.config import Config
@@ -71,6 +72,7 @@ FAMILIES: tuple[Family, ...] = (
     clip.SIGLIP,
     clip.SIGLIP_TEXT,
     whisper.WHISPER,
+    wav2vec2.WAV2VEC2,
 )
 
 

@@ -147,42 +147,54 @@ class SoundProcessor:
             >>> SoundProcessor(bands=2, seconds=1, step=4000)([[0.5] * 100, [0.1]], 16000).shape
             (2, 4, 2)
         """
-        if sampling_rate != self.sampling_rate:
-            raise FKerasError(
-                f"SoundProcessor: expected {self.sampling_rate} samples per second, received "
-                f"sampling_rate={describe_value(sampling_rate)}. Resample the sounds before, for "
-                "example with scipy.signal.resample_poly."
-            )
+        check_rate("SoundProcessor", self.sampling_rate, sampling_rate)
         length = self.seconds * self.sampling_rate
-        batch = np.full((len(rows := _rows(sounds)), length), self.padding, np.float32)
+        rows = rows_of("SoundProcessor", sounds)
+        batch = np.full((len(rows), length), self.padding, np.float32)
         for i, row in enumerate(rows):
-            if not 0 < len(row) <= length:
+            if len(row) > length:
                 raise FKerasError(
                     f"SoundProcessor: expected sounds of 1 to {length} samples ({self.seconds} "
                     f"seconds), received {len(row)} samples in sound {i}. Split a longer sound, and "
                     "transcribe the parts."
                 )
-            if not np.isfinite(row).all():
-                raise FKerasError(
-                    f"SoundProcessor: expected finite numbers, received NaN or infinity in sound {i}. "
-                    "Repair the recording."
-                )
             batch[i, : len(row)] = row
         return log_mel(jnp.asarray(batch), self.bands, self.sampling_rate, self.window, self.step)
 
 
-def _rows(sounds: Any) -> list[np.ndarray]:
+def check_rate(name: str, expected: int, received: Any) -> None:
+    """Raises FKerasError for another sampling rate than that of the processor `name`."""
+    if received != expected:
+        raise FKerasError(
+            f"{name}: expected {expected} samples per second, received "
+            f"sampling_rate={describe_value(received)}. Resample the sounds before, for example with "
+            "scipy.signal.resample_poly."
+        )
+
+
+def rows_of(name: str, sounds: Any) -> list[np.ndarray]:
+    """Returns the samples of each sound; `name` is the processor, for messages.
+
+    Raises:
+        FKerasError: for sounds without samples, sounds with several channels, integers, and NaN.
+    """
     try:
         rows = np.asarray(sounds)
         rows = rows[None] if rows.ndim == 1 else rows
     except ValueError:  # rows of different lengths
         rows = [np.asarray(row) for row in sounds]
-    for row in rows:
+    for i, row in enumerate(rows):
         if row.ndim != 1 or not np.issubdtype(row.dtype, np.floating):
             raise FKerasError(
-                "SoundProcessor: expected sounds of floats with one channel, shape (t,), received "
+                f"{name}: expected sounds of floats with one channel, shape (t,), received "
                 f"{row.dtype} of shape {row.shape}. For integers of 16 bits write x / 32768; for "
                 "several channels x.mean(axis=-1)."
+            )
+        if not len(row) or not np.isfinite(row).all():
+            problem = "NaN or infinity" if len(row) else "0 samples"
+            raise FKerasError(
+                f"{name}: expected finite numbers, at least one, received {problem} in sound {i}. Repair the "
+                "recording."
             )
     return list(rows)
 

@@ -18,6 +18,7 @@ HEADS: Mapping[str, tuple[str, ...]] = FrozenDict(
         "Backbone": ("maps",),
         "BartForConditionalGeneration": ("bias",),
         "ElectraForPreTraining": ("replaced",),
+        "ForCTC": ("ctc",),
         "ForCausalLM": ("causal",),
         "ForConditionalGeneration": ("decoder",),
         "ForImageClassification": ("classifier",),

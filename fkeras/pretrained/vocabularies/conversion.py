@@ -85,6 +85,8 @@ _CLASSES: Mapping[str, TokenizerClass] = types.MappingProxyType(
         ),
     }
 )
+# models of sounds, whose vocabulary the configuration reads: there is no text to split
+_OF_CHARACTERS = ("wav2vec2",)
 # transformers ignores the class LlamaTokenizer of these architectures
 _PLAIN_LLAMA = ("mistral", "mixtral", "phi3")
 _MODEL_TYPES = types.MappingProxyType(
@@ -114,7 +116,7 @@ def tokenizer_json(
     """Returns the files of the tokenizer that a vocabulary describes, and the name of the vocabulary's file.
 
     The result has `tokenizer.json`, and `special_tokens_map.json` where no file names a special token of the
-    class. None without a vocabulary.
+    class. None without a vocabulary, and for models whose vocabulary is that of the outputs.
 
     Args:
         originals: contents of the files `VOCABULARIES` that the folder has.
@@ -134,6 +136,8 @@ def tokenizer_json(
     mapping = check(
         parse(model, None, "config.json", limits), dict, "the text", member="config.json"
     )
+    if mapping.get("model_type") in _OF_CHARACTERS:
+        return None
     config = special_config(*parsed)
     name = _class_name(config, mapping, originals)
     folder = VocabularyFolder(originals, config, name, _CLASSES[name], limits)
