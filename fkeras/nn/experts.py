@@ -11,24 +11,50 @@ from fkeras.nn.cpu.experts import GroupedProduct
 from fkeras.nn.cpu.forms import compute
 from fkeras.nn.numerics.dtypes import wide_dtype
 
+# no smaller sum divides sigmoids, which may all be 0
+_SMALLEST = 1e-20
+
 
 def route(
-    logits: jax.Array, top_k: int, renormalize: bool
+    logits: jax.Array,
+    top_k: int,
+    renormalize: bool,
+    *,
+    independent: bool = False,
+    bias: jax.Array | None = None,
+    groups: int = 1,
+    top_groups: int = 1,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Chooses the `top_k` most probable experts of each token; the first of equal ones.
 
     Args:
         logits: array of shape (n, e): the scores of the experts for each token.
         renormalize: whether the weights of the chosen experts are divided by their sum.
+        independent: whether the probabilities are sigmoids, instead of a softmax.
+        bias: array of shape (e,), added to the probabilities for the choice alone.
+        groups: number of groups of adjacent experts.
+        top_groups: number of groups from which a token chooses: those with the largest probability, or with `bias` the
+            largest sum of two.
 
     Returns:
         `(weights, chosen, probabilities)`, computed in float32 or float64: the weights (n, k) of the
         chosen experts, their indices (n, k), and the probabilities (n, e) of all experts.
     """
-    probabilities = jax.nn.softmax(logits.astype(wide_dtype(logits.dtype)), axis=-1)
-    weights, chosen = jax.lax.top_k(probabilities, top_k)
+    logits = logits.astype(wide_dtype(logits.dtype))
+    probabilities = jax.nn.sigmoid(logits) if independent else jax.nn.softmax(logits, axis=-1)
+    ranked = probabilities if bias is None else probabilities + bias.astype(logits.dtype)[None]
+    if groups > 1:
+        grouped = ranked.reshape(len(ranked), groups, -1)
+        best = jax.lax.top_k(grouped, 1 if bias is None else 2)[0]
+        kept = jax.lax.top_k(jnp.sum(best, axis=-1), top_groups)[1]
+        is_kept = jnp.any(kept[:, :, None] == jnp.arange(groups)[None, None], axis=1)
+        ranked = jnp.where(is_kept[:, :, None], grouped, -jnp.inf).reshape(ranked.shape)
+    weights, chosen = jax.lax.top_k(ranked, top_k)
+    if ranked is not probabilities:
+        weights = jnp.take_along_axis(probabilities, chosen, axis=-1)
     if renormalize:
-        weights = weights / jnp.sum(weights, axis=-1, keepdims=True)
+        total = jnp.sum(weights, axis=-1, keepdims=True)
+        weights = weights / (jnp.maximum(total, _SMALLEST) if independent else total)
     return weights, chosen, probabilities
 
 

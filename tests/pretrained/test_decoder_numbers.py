@@ -191,7 +191,13 @@ def _groups(config):
 
 # DeepSeek's GGUF files are not read; llama.cpp has no OPT, no norms of heads in Phi, no window in StarCoder 2, and only parallel Falcon with rotary positions
 OTHERS = ("phi", "starcoder2", "falcon-sequential", "falcon-alibi", "opt", "opt-350m", "opt-plain")
-OTHERS += ("deepseek_v2", "deepseek_v2-lite")
+OTHERS += (
+    "deepseek_v2",
+    "deepseek_v2-lite",
+    "deepseek_v2-groups",
+    "deepseek_v3",
+    "deepseek_v3-plain",
+)
 GGUF = [name for name in ENTRIES if name not in (*OTHERS, *PARTS)]
 
 

@@ -30,6 +30,10 @@ _REFUSED = {
         *(*_OTHERS, *_FACTORS, "hidden_act", "head_dim", "norm_topk_prob"),
         *("scoring_func", "moe_layer_freq"),
     ),
+    "deepseek_v3": (
+        *(*_OTHERS, *_FACTORS, "hidden_act", "mlp_bias"),
+        *("moe_layer_freq", "topk_method", "num_experts_per_tok"),
+    ),
     "mixtral": (*_OTHERS, "hidden_act", "num_experts"),
     "qwen2_moe": (*_OTHERS, "hidden_act"),
     "qwen3_moe": (*_OTHERS, "hidden_act", "layer_types", "num_local_experts"),

@@ -40,6 +40,7 @@ LATENT = {
     **{"qk_rope_head_dim": 4, "v_head_dim": 8, "n_routed_experts": 5, "num_experts_per_tok": 2},
     **{"moe_intermediate_size": 12, "experts_implementation": "eager"},
 }
+LATENT_3 = {**LATENT, "num_key_value_heads": 4}
 _EYES = {
     **{"hidden_size": 16, "intermediate_size": 12, "num_hidden_layers": 1, "image_size": 8},
     **{"num_attention_heads": 2, "patch_size": 4},
@@ -201,6 +202,29 @@ ROWS = {
     "deepseek_v2-lite": (
         "DeepseekV2ForCausalLM",
         {**LATENT, "q_lora_rank": None, "mlp_bias": True, "tie_word_embeddings": True},
+    ),
+    "deepseek_v2-groups": (
+        "DeepseekV2ForCausalLM",
+        {
+            **{**LATENT, "q_lora_rank": 10, "n_routed_experts": 6, "n_group": 3, "topk_group": 2},
+            **{"topk_method": "group_limited_greedy", "routed_scaling_factor": 4.0},
+        },
+    ),
+    "deepseek_v3": (
+        "DeepseekV3ForCausalLM",
+        {
+            **{**LATENT_3, "q_lora_rank": 10, "n_routed_experts": 6, "n_group": 3, "topk_group": 2},
+            **{"first_k_dense_replace": 1, "attention_bias": True, "rms_norm_eps": 1e-3},
+            "rope_scaling": {**YARN, "mscale": 0.7, "mscale_all_dim": 0.4},
+        },
+    ),
+    "deepseek_v3-plain": (
+        "DeepseekV3ForCausalLM",
+        {
+            **{**LATENT_3, "q_lora_rank": None, "n_group": 1, "topk_group": 1},
+            **{"norm_topk_prob": False, "rope_interleave": False, "first_k_dense_replace": 0},
+            **{"n_shared_experts": 2, "tie_word_embeddings": True, "routed_scaling_factor": 1.5},
+        },
     ),
     "opt": ("OPTForCausalLM", {**SMALL, "ffn_dim": 20, "pad_token_id": 1}),
     "opt-350m": (

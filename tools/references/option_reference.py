@@ -111,6 +111,15 @@ BASES = {
             **{"num_experts_per_tok": 2, "moe_intermediate_size": 12, "first_k_dense_replace": 1},
         },
     ),
+    "deepseek_v3": (
+        "DeepseekV3ForCausalLM",
+        {
+            **{**DECODER, "num_key_value_heads": 4, "kv_lora_rank": 12, "qk_nope_head_dim": 6},
+            **{"qk_rope_head_dim": 8, "v_head_dim": 8, "q_lora_rank": 10, "n_routed_experts": 4},
+            **{"num_experts_per_tok": 2, "moe_intermediate_size": 12, "first_k_dense_replace": 1},
+            **{"n_group": 2, "topk_group": 1},
+        },
+    ),
     "opt": ("OPTForCausalLM", {**LAYER_NORM, "ffn_dim": 20, "pad_token_id": 1}),
     "mixtral": (
         "MixtralForCausalLM",
@@ -459,8 +468,9 @@ VALUES = {
     "first_k_dense_replace": [0, 2],
     "n_routed_experts": [3],
     "n_shared_experts": [1],
-    "n_group": [2],
-    "topk_group": [1],
+    "n_group": [2, 1],
+    "rope_interleave": [False],
+    "topk_group": [1, 2],
     "topk_method": ["group_limited_greedy"],
     "routed_scaling_factor": [2.0],
     "scoring_func": ["sigmoid"],

@@ -32,14 +32,21 @@ class MixtureOfExperts(fk.Layer):
         load_balancing: factor of the load balancing loss, which the layer records for each call; 0
             records none. Tokens that a mask excludes do not count.
         kernel_initializer: draws the kernels, each expert's separately.
+        router: "softmax", or "sigmoid" for a probability of each expert by itself.
+        corrected: whether a weight `router_bias` is added to the probabilities for the choice of the experts, and not
+            to their weights. Its gradient is 0: a rule of its own may balance the experts.
+        groups: number of groups of adjacent experts.
+        top_groups: number of groups from which a token chooses its experts: those whose most probable expert, or with
+            `corrected` the sum of the two most probable, is largest.
 
     Shapes:
         (b, ..., d) -> (b, ..., d); router_kernel (d, e), gate_kernel and up_kernel (e, d, f),
-        down_kernel (e, f, d).
+        down_kernel (e, f, d), router_bias (e,).
 
     Raises:
-        ValueError: for sizes that are not positive integers, a `top_k` above `num_experts`, a negative
-            `load_balancing`, or an input whose last axis has another size than `d`.
+        ValueError: for sizes that are not positive integers, a `top_k` above `num_experts` or above the experts of
+            `top_groups`, `groups` that do not divide `num_experts`, a negative `load_balancing`, or an input whose
+            last axis has another size than `d`.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -52,6 +59,7 @@ class MixtureOfExperts(fk.Layer):
     References:
         Shazeer et al., Outrageously large neural networks (2017), https://arxiv.org/abs/1701.06538
         Fedus, Zoph and Shazeer, Switch transformers (2021), https://arxiv.org/abs/2101.03961
+        DeepSeek-AI, DeepSeek-V3 technical report (2024), https://arxiv.org/abs/2412.19437
     """
 
     num_experts: fk.Integer = fk.option(convert=fk.integer(minimum=1))
@@ -61,11 +69,16 @@ class MixtureOfExperts(fk.Layer):
     renormalize: bool = fk.option(default=True, convert=fk.boolean)
     load_balancing: fk.Real = fk.option(default=0.0, convert=fk.real(minimum=0))
     kernel_initializer: fk.Initializer = fk.option(default="glorot_uniform", convert=fk.initializer)
+    router: str = fk.option(default="softmax", convert=fk.choice("softmax", "sigmoid"))
+    corrected: bool = fk.option(default=False, convert=fk.boolean)
+    groups: fk.Integer = fk.option(default=1, convert=fk.integer(minimum=1))
+    top_groups: fk.Integer = fk.option(default=1, convert=fk.integer(minimum=1))
 
     router_kernel: jax.Array = fk.weight(prefix="kernel", axes="de")
     gate_kernel: jax.Array = fk.weight(prefix="expert", axes="edf")
     up_kernel: jax.Array = fk.weight(prefix="expert", axes="edf")
     down_kernel: jax.Array = fk.weight(prefix="expert", axes="efd")
+    router_bias: jax.Array | None = fk.weight(prefix="correction", axes="e")
 
     supports_masking: ClassVar[bool] = True
     # the experts of a token depend on that token alone, although tokens are sorted by expert
@@ -77,6 +90,17 @@ class MixtureOfExperts(fk.Layer):
             raise ValueError(
                 f"{self._where}: expected top_k of at most num_experts={self.num_experts}, received "
                 f"{self.top_k}. A token can use each expert once."
+            )
+        size = self.num_experts // self.groups
+        if self.num_experts % self.groups or (self.corrected and self.groups > 1 and size < 2):
+            raise ValueError(
+                f"{self._where}: groups: expected a divisor of num_experts={self.num_experts}, with at least two "
+                f"experts in a corrected group, received {self.groups}."
+            )
+        if self.top_groups > self.groups or self.top_k > self.top_groups * size:
+            raise ValueError(
+                f"{self._where}: top_groups: expected at most groups={self.groups}, with at least top_k={self.top_k} "
+                f"experts together, received {self.top_groups} groups of {size} experts."
             )
 
     @property
@@ -98,6 +122,11 @@ class MixtureOfExperts(fk.Layer):
 
         return draw
 
+    @property
+    def correction_initializer(self) -> fk.initializers.Initializer:
+        """Initial value of `router_bias`."""
+        return fk.initializers.Zeros()
+
     def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         size = x.shape[-1]
         wide = (self.num_experts, size, self.hidden_dim)
@@ -107,12 +136,21 @@ class MixtureOfExperts(fk.Layer):
             gate_kernel=wide,
             up_kernel=wide,
             down_kernel=(self.num_experts, self.hidden_dim, size),
+            router_bias=(self.num_experts,) if self.corrected else None,
         )
 
     def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         tokens = x.reshape(-1, x.shape[-1])
         logits = tokens @ self.router_kernel
-        weights, chosen, probabilities = route(logits, self.top_k, self.renormalize)
+        weights, chosen, probabilities = route(
+            logits,
+            self.top_k,
+            self.renormalize,
+            independent=self.router == "sigmoid",
+            bias=self.router_bias,
+            groups=self.groups,
+            top_groups=self.top_groups,
+        )
         kernels = (self.gate_kernel, self.up_kernel, self.down_kernel)
         activation = self.activation or (lambda y: y)
         y = expert_products(tokens, weights, chosen, *kernels, activation).reshape(x.shape)

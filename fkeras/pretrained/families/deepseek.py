@@ -1,4 +1,4 @@
-"""DeepSeek V2 Lite: latent attention, and experts beside shared experts."""
+"""DeepSeek V2 and V3: latent attention, and experts beside shared experts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PARTS = ("gate", "up", "down")
 
 
 class DeepseekConfig(LlamaConfig):
-    """Configuration of DeepSeek V2 with greedy routing, such as V2 Lite; other fields are those of `LlamaConfig`.
+    """Configuration of DeepSeek V2 and V3; other fields are those of `LlamaConfig`.
 
     Args:
         q_lora_rank: size of the latent vector of the queries; None for queries of the hidden state.
@@ -53,9 +53,13 @@ class DeepseekConfig(LlamaConfig):
         num_experts_per_tok: number of experts to which the router sends a token.
         moe_intermediate_size: hidden size of an expert.
         routed_scaling_factor: factor of the output of the experts.
-        topk_method: only "greedy" is supported.
-        scoring_func: only "softmax", the function of V2.
-        norm_topk_prob: only False; transformers ignores the key.
+        topk_method: "greedy" to choose from all experts of V2, "group_limited_greedy" to choose from `topk_group`
+            groups; "noaux_tc" in V3, which has no other method.
+        n_group: number of groups of experts.
+        topk_group: number of groups from which a token chooses its experts.
+        scoring_func: "softmax" in V2, "sigmoid" in V3.
+        norm_topk_prob: whether V3 divides the probabilities of the selected experts by their sum.
+        rope_interleave: whether V3 turns adjacent channels together, as V2 does, instead of the two halves.
         moe_layer_freq: only 1; transformers ignores the key.
 
     Example:
@@ -66,7 +70,9 @@ class DeepseekConfig(LlamaConfig):
         (None, 1, 4)
     """
 
-    model_type: str = option(default="deepseek_v2", convert=choice("deepseek_v2"), kw_only=True)
+    model_type: str = option(
+        default="deepseek_v2", convert=choice("deepseek_v2", "deepseek_v3"), kw_only=True
+    )
     hidden_act: str = option(
         default="silu",
         convert=choice("silu", "gelu", "relu", hint="Experts have no other activation."),
@@ -84,14 +90,38 @@ class DeepseekConfig(LlamaConfig):
     routed_scaling_factor: float = option(default=1.0, convert=factor)
     topk_method: str = option(
         default="greedy",
-        convert=choice("greedy", hint="fkeras has no routing to groups of experts."),
+        convert=choice("greedy", "group_limited_greedy", "noaux_tc"),
     )
+    n_group: int | None = option(default=None, convert=optional_positive)
+    topk_group: int | None = option(default=None, convert=optional_positive)
+    rope_interleave: bool = option(default=True, convert=boolean)
     scoring_func: str = option(default="softmax", convert=choice("softmax", "sigmoid"))
     norm_topk_prob: bool = option(default=False, convert=boolean)
     moe_layer_freq: int = option(default=1, convert=positive)
 
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = FrozenDict(
-        {"deepseek_v2": {"vocab_size": 102400}}
+        {
+            "deepseek_v2": {"vocab_size": 102400},
+            "deepseek_v3": {
+                "vocab_size": 129280,
+                "hidden_size": 7168,
+                "intermediate_size": 18432,
+                "num_hidden_layers": 61,
+                "num_attention_heads": 128,
+                "max_position_embeddings": 4096,
+                "first_k_dense_replace": 3,
+                "n_routed_experts": 256,
+                "n_shared_experts": 1,
+                "num_experts_per_tok": 8,
+                "moe_intermediate_size": 2048,
+                "routed_scaling_factor": 2.5,
+                "topk_method": "noaux_tc",
+                "scoring_func": "sigmoid",
+                "norm_topk_prob": True,
+                "n_group": 8,
+                "topk_group": 4,
+            },
+        }
     )
     absent: ClassVar[Mapping[str, tuple[str, ...]]] = FrozenDict(
         {
@@ -102,16 +132,37 @@ class DeepseekConfig(LlamaConfig):
                 "scoring_func",
                 "norm_topk_prob",
                 "moe_layer_freq",
-            )
+                "rope_interleave",
+            ),
+            "deepseek_v3": (
+                *llama.OTHERS,
+                "head_dim",
+                "layer_types",
+                "mlp_bias",
+                "scoring_func",
+                "topk_method",
+                "moe_layer_freq",
+            ),
         }
     )
     neutral: ClassVar[Reasons] = FrozenDict(
         {
             "losses in training": ("aux_loss_alpha", "seq_aux", "output_router_logits"),
-            "groups of experts, which greedy routing does not use": ("n_group", "topk_group"),
             "the number of shards of the pretraining": ("ep_size",),
+            "the sum of two other keys": ("qk_head_dim",),
+            "blocks that predict several tokens, which transformers does not compute": (
+                "num_mtp_layers",
+                "num_nextn_predict_layers",
+            ),
         }
     )
+
+    @classmethod
+    def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+        # transformers writes the number of channels that rotate under this name too
+        is_copy = mapping.get("head_dim") == mapping.get("qk_rope_head_dim", cls.qk_rope_head_dim)
+        kept = {key: value for key, value in mapping.items() if key != "head_dim" or not is_copy}
+        return super().canonical(kept)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -124,6 +175,25 @@ class DeepseekConfig(LlamaConfig):
             raise ValueError(
                 "DeepseekConfig: num_experts_per_tok: expected at most the number of experts, "
                 f"{self.n_routed_experts}, received {self.num_experts_per_tok}."
+            )
+        allowed = ("noaux_tc",) if self.is_third else ("greedy", "group_limited_greedy")
+        if self.topk_method not in allowed:
+            raise ValueError(
+                f"DeepseekConfig: topk_method: expected one of {', '.join(allowed)} in models of type "
+                f"{self.model_type!r}, received {self.topk_method!r}. Correct config.json."
+            )
+        groups, chosen = self.groups
+        size = self.n_routed_experts // groups
+        if self.n_routed_experts % groups or (self.is_third and groups > 1 and size < 2):
+            raise ValueError(
+                f"DeepseekConfig: n_group: expected a divisor of n_routed_experts={self.n_routed_experts}, with at "
+                f"least two experts in a group of V3, received {groups}. Correct config.json."
+            )
+        if chosen > groups or self.num_experts_per_tok > chosen * size:
+            raise ValueError(
+                f"DeepseekConfig: topk_group: expected at most n_group={groups}, with at least "
+                f"num_experts_per_tok={self.num_experts_per_tok} experts together, received {chosen} groups of "
+                f"{size} experts. Correct config.json."
             )
         if self.qk_rope_head_dim % 2:
             raise ValueError(
@@ -138,6 +208,19 @@ class DeepseekConfig(LlamaConfig):
         scaling = self.rope_scaling or {}
         weight, growth = scaling.get("mscale_all_dim") or 0, scaling.get("factor", 1)
         return scale * (0.1 * weight * math.log(max(growth, 1)) + 1) ** 2 if weight else scale
+
+    @property
+    def is_third(self) -> bool:
+        """Whether the model is DeepSeek V3."""
+        return self.model_type == "deepseek_v3"
+
+    @property
+    def groups(self) -> tuple[int, int]:
+        """Number of groups of experts, and number of those from which a token chooses."""
+        if self.topk_method == "greedy":
+            return 1, 1
+        groups = self.n_group or 1
+        return groups, groups if self.topk_group is None else self.topk_group
 
     def has_experts(self, block: int) -> bool:
         """Returns whether a block has experts."""
@@ -173,7 +256,10 @@ def _attention(
     value = to_heads(source, heads, config.v_head_dim, "value")
     key_rotary = to_heads(x, 1, rotating, "key_rotary", bias=bias, role="kv_heads")
     rotary = layers.RotaryEmbedding(
-        config.rope_theta, interleaved=True, scaling=config.scaling(), name="rotary"
+        config.rope_theta,
+        interleaved=config.rope_interleave,
+        scaling=config.scaling(),
+        name="rotary",
     )
     query_rotary, key_rotary = rotary([query_rotary, key_rotary], positions)
     query = layers.Concatenate(name="query_parts")([query, query_rotary])
@@ -187,12 +273,17 @@ def _attention(
 def _feed_forward(config: DeepseekConfig, i: int, x: KerasTensor) -> KerasTensor:
     if not config.has_experts(i):
         return llama.plain_mlp(config, i, x)
+    groups, top_groups = config.groups
     experts = layers.MixtureOfExperts(
         config.n_routed_experts,
         config.moe_intermediate_size,
         config.num_experts_per_tok,
         config.hidden_act,
-        renormalize=False,
+        renormalize=config.is_third and config.norm_topk_prob,
+        router="sigmoid" if config.is_third else "softmax",
+        corrected=config.is_third,
+        groups=groups,
+        top_groups=top_groups,
         name="experts",
     )(x)
     if config.routed_scaling_factor != 1.0:
@@ -228,6 +319,8 @@ def names(config: DeepseekConfig) -> tuple[Row, ...]:
         rows.append(Row(f"{b}q_a_layernorm.weight", f"{layer}query_latent_norm/scale"))
         rows.append(_fused_row(config, f"{b}q_b_proj", parts, rotating))
     experts = [Row(f"{m}gate.weight", f"{layer}experts/router_kernel", Transpose())]
+    if config.is_third:
+        experts.append(Row(f"{m}gate.e_score_correction_bias", f"{layer}experts/router_bias"))
     dense = []
     for n in _PARTS:
         kernel, stack = f"{layer}experts/{n}_kernel", Stack(Transpose())
@@ -292,7 +385,12 @@ TINY = DeepseekConfig(
 )
 
 FAMILY = Family(
-    classes=FrozenDict({"deepseek_v2": decoder_classes("DeepseekV2", tokens=False, answers=False)}),
+    classes=FrozenDict(
+        {
+            "deepseek_v2": decoder_classes("DeepseekV2", tokens=False, answers=False),
+            "deepseek_v3": decoder_classes("DeepseekV3", answers=False),
+        }
+    ),
     config=DeepseekConfig,
     build=build,
     names=names,

@@ -8,6 +8,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from fkeras.engine.tree.axes import weight_axis_roles
+from fkeras.nn import experts
 
 KEY = jax.random.key(0)
 
@@ -58,6 +59,28 @@ def test_training_balances_the_experts():
     assert largest_share(fitted.run.model) < before - 0.1
 
 
+@pytest.mark.parametrize("corrected", [False, True])
+def test_a_token_chooses_experts_of_the_best_groups(corrected):
+    rng = np.random.default_rng(0)
+    logits, bias = rng.normal(size=(40, 6)).astype("float32"), rng.normal(size=6) * corrected
+    options = {"independent": True, "groups": 3, "top_groups": 2}
+    weights, chosen, scores = experts.route(
+        logits, 3, True, bias=bias.astype("float32") if corrected else None, **options
+    )
+    np.testing.assert_allclose(scores, 1 / (1 + np.exp(-logits)), rtol=1e-5)
+    others = 0
+    for token, (score, weight) in enumerate(zip(np.asarray(scores), weights, strict=True)):
+        pairs = (score + bias).reshape(3, 2)
+        best = pairs.sum(1) if corrected else pairs.max(1)
+        kept = np.argsort(best)[1:]
+        allowed = np.concatenate([2 * kept, 2 * kept + 1])
+        right = allowed[np.argsort(-(score + bias)[allowed])][:3]
+        np.testing.assert_array_equal(chosen[token], right)
+        np.testing.assert_allclose(weight, score[right] / score[right].sum(), rtol=1e-5)
+        others += {*right} != {*np.argsort(-score)[:3]}
+    assert others > 5
+
+
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     ("make", "message"),
@@ -65,6 +88,11 @@ def test_training_balances_the_experts():
         (lambda: layers.MixtureOfExperts(0, 4), "num_experts.*received 0"),
         (lambda: layers.MixtureOfExperts(2, 4, top_k=3), "top_k of at most num_experts=2.*3"),
         (lambda: layers.MixtureOfExperts(2, 4, load_balancing=-1), "load_balancing.*-1"),
+        (lambda: layers.MixtureOfExperts(4, 4, router="top"), "router.*top"),
+        (lambda: layers.MixtureOfExperts(4, 4, groups=3), "divisor of num_experts=4.*received 3"),
+        (lambda: layers.MixtureOfExperts(4, 4, groups=4, corrected=True), "at least two experts"),
+        (lambda: layers.MixtureOfExperts(4, 4, 1, groups=2, top_groups=3), "at most groups=2"),
+        (lambda: layers.MixtureOfExperts(4, 4, 3, groups=2), "top_k=3.*1 groups of 2"),
         (lambda: layers.MixtureOfExperts(2, 4).build(KEY, (None, None)), "needs known sizes"),
         (lambda: layers.MixtureOfExperts(2, 4)(np.ones(3, "float32")), "MixtureOfExperts"),
         (

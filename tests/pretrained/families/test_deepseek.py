@@ -1,4 +1,4 @@
-"""DeepSeek V2 Lite: its configuration and the scale of its scores; test_decoder_numbers.py has the numbers."""
+"""DeepSeek V2 and V3: their configuration and the scale of the scores; test_decoder_numbers.py has the numbers."""
 
 import pytest
 
@@ -18,6 +18,10 @@ def test_scale_and_experts():
     scaled = fk.pretrained.DeepseekConfig.read(
         {**TINY, "rope_scaling": {**yarn, "mscale": 1.0, "mscale_all_dim": 1.0}}
     )
+    # copies that transformers writes
+    copies = {"head_dim": 4, "qk_head_dim": 10}
+    read = fk.pretrained.DeepseekConfig.read({**TINY, **copies})
+    assert read == deepseek.TINY and read.write() == {**TINY, **copies}
     # 0.1 * ln(4) + 1, squared
     assert scaled.scale == pytest.approx(10**-0.5 * 1.13862944**2)
 
@@ -27,9 +31,23 @@ def test_scale_and_experts():
     [
         ({"num_key_value_heads": 2}, "num_key_value_heads: expected num_attention_heads=4"),
         ({"num_experts_per_tok": 6}, "at most the number of experts, 5"),
+        ({"head_dim": 6}, "head_dim: expected None"),
         ({"qk_rope_head_dim": 5}, "qk_rope_head_dim: expected an even number"),
-        ({"topk_method": "group_limited_greedy"}, "topk_method.*no routing to groups"),
-        ({"topk_method": "noaux_tc"}, "topk_method"),
+        ({"topk_method": "noaux_tc"}, "topk_method: expected one of greedy, group_limited_greedy"),
+        (
+            {"topk_method": "group_limited_greedy", "n_group": 2},
+            "n_group: expected a divisor of n_routed_experts=5",
+        ),
+        (
+            {"topk_method": "group_limited_greedy", "n_group": 5, "topk_group": 1},
+            "topk_group: expected at most n_group=5, with at least num_experts_per_tok=2",
+        ),
+        ({"model_type": "deepseek_v3"}, "topk_method: expected 'noaux_tc'"),
+        (
+            {"model_type": "deepseek_v3", "topk_method": "noaux_tc", "n_group": 5},
+            "at least two experts in a group of V3",
+        ),
+        ({"rope_interleave": False}, "rope_interleave: expected True"),
         ({"scoring_func": "sigmoid"}, "scoring_func: expected 'softmax'"),
         ({"moe_layer_freq": 2}, "moe_layer_freq: expected 1"),
         ({"hidden_act": "tanh"}, "Experts have no other activation"),
