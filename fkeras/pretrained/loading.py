@@ -115,7 +115,8 @@ def load(
         ignore_keys: keys of `config.json` or of the GGUF file to skip, such as "logit_multiplier" or
             "text_config.dropout".
         part: "text" for the language model alone of a folder whose model also reads images, such as one of
-            Gemma 3 or Qwen2-VL; None for a folder that is one model.
+            Gemma 3 or Qwen2-VL; None for a folder that is one model. `ignore` and `ignore_keys` then have
+            the names in the language model.
         limits: resource limits.
 
     Returns:

@@ -84,6 +84,15 @@ def test_the_text_part_is_written_as_a_folder(name, tmp_path):
         }
     safetensors.numpy.save_file(arrays, folder / "model.safetensors", {"format": "pt"})
     assert fk.pretrained.load(folder, part="text").model == loaded.model
+    names = [n for n in arrays if "norm.weight" in n and "vis" not in n]
+    twice = {
+        **arrays,
+        "language_model.model.a": arrays[names[0]],
+        "model.language_model.a": arrays[names[0]],
+    }
+    safetensors.numpy.save_file(twice, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(fk.FileError, match="a name of its own for each tensor"):
+        fk.pretrained.load(folder, part="text")
 
 
 def test_parts_of_other_folders_are_refused(tmp_path):

@@ -40,13 +40,17 @@ def described(name):
         save_config_for_hf(model, str(pathlib.Path(folder, "config.json")))
         config = json.loads(pathlib.Path(folder, "config.json").read_text())
     images = torch.tensor(np.moveaxis(option_checks.images(), -1, 1).copy())
-    transform = timm.data.create_transform(**timm.data.resolve_data_config({}, model=model))
-    pixels = transform(Image.fromarray(option_checks.picture())).numpy()
+    options = timm.data.resolve_data_config({}, model=model)
+    pixels = [
+        timm.data.create_transform(**{**options, **more})(Image.fromarray(option_checks.picture()))
+        for more in ({}, {"crop_mode": "squash"})
+    ]
     return {
         "config": config,
         "tensors": {key: list(value.shape) for key, value in tensors.items()},
         "logits": [[float(f"{x:.7g}") for x in row] for row in model(images)],
-        "pixels": option_checks.spread(np.moveaxis(pixels, 0, -1)),
+        "pixels": option_checks.spread(np.moveaxis(pixels[0].numpy(), 0, -1)),
+        "squashed": option_checks.spread(np.moveaxis(pixels[1].numpy(), 0, -1)),
     }
 
 

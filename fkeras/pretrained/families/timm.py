@@ -216,13 +216,17 @@ def processor(mapping: Mapping[str, Any]) -> ImageProcessor:
         reject("crop_pct", "a share above 0, at most 1")
     if mapping.get("interpolation", "bicubic") not in _FILTERS:
         reject("interpolation", "one of " + ", ".join(_FILTERS))
-    if mapping.get("crop_mode", "center") != "center":
-        reject("crop_mode", "'center'")
+    mode = mapping.get("crop_mode", "center")
+    if mode not in ("center", "squash"):
+        reject("crop_mode", "'center' or 'squash'")
     side = size[1]
+    resized = math.floor(side / share)
+    # "squash" keeps no proportions
+    sizes = ("shortest_edge",) if mode == "center" else ("height", "width")
     read = ImageProcessor.read(
         {
             "image_processor_type": "BitImageProcessor",
-            "size": {"shortest_edge": math.floor(side / share)},
+            "size": dict.fromkeys(sizes, resized),
             "crop_size": side,
             "resample": _FILTERS[mapping.get("interpolation", "bicubic")],
             "image_mean": mapping.get("mean", (0.485, 0.456, 0.406)),

@@ -110,6 +110,11 @@ def with_part(checkpoint: Checkpoint, part: str | None) -> Checkpoint:
         for name, stored in checkpoint.tensors.items()
         if not _OTHERS.match(name)
     }
+    if len(tensors) != sum(not _OTHERS.match(name) for name in checkpoint.tensors):
+        raise ValueError(
+            "part: expected a name of its own for each tensor of the text part, received tensors of which two have "
+            "the same name in the language model. Download the folder again."
+        )
     text = mapping.get("text_config", mapping)
     if not isinstance(text, Mapping):
         raise ValueError(f"text_config: expected a mapping, received {describe_value(text)}.")

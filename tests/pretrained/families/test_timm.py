@@ -56,6 +56,12 @@ def test_pixels_equal_those_of_timm(name):
     np.testing.assert_allclose(spread(process(picture())[0]), ENTRIES[name]["pixels"], atol=1e-6)
 
 
+def test_squashed_pixels_equal_those_of_timm():
+    entry = ENTRIES["resnet18"]
+    process = timm.processor({**entry["config"]["pretrained_cfg"], "crop_mode": "squash"})
+    np.testing.assert_allclose(spread(process(picture())[0]), entry["squashed"], atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -79,7 +85,8 @@ def test_a_wrong_configuration_is_rejected(keys, message):
     ("keys", "message"),
     [
         ({"crop_pct": 0}, "crop_pct: expected a share"),
-        ({"crop_mode": "squash"}, "crop_mode"),
+        ({"crop_mode": "border"}, "crop_mode: expected 'center' or 'squash'"),
+        ({"crop_mode": ["center"]}, "crop_mode"),
         ({"interpolation": "nearest"}, "interpolation"),
         ({"input_size": [1, 224, 224]}, "input_size"),
         ({"input_size": [3, 224, 192]}, "input_size"),
