@@ -71,6 +71,10 @@ PARTS = {
         },
     ),
     "llava": ("LlavaForConditionalGeneration", {"text_config": _LLAMA, "vision_config": _EYES}),
+    "llava_next": (
+        "LlavaNextForConditionalGeneration",
+        {"text_config": {**KEYS, "model_type": "mistral"}, "vision_config": _EYES},
+    ),
     "mistral3": (
         "Mistral3ForConditionalGeneration",
         {
