@@ -14,6 +14,7 @@ from fkeras.training.loop.rescue import Rescued as Rescued
 from fkeras.training.records.state import M as M
 from fkeras.training.records.state import join as join
 from fkeras.training.records.state import split as split
+from fkeras.training.step import masters as masters
 from fkeras.training.step import objective as objective
 from fkeras.training.step import optimizer_state as optimizer_state
 from fkeras.training.step import outputs as outputs

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 
 from fkeras.atomic_files import atomic
-from fkeras.engine import Layer, Network
+from fkeras.engine import DTypePolicy, Layer, Network
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.migration_hints.arguments import check_path_first, explains_arguments
 from fkeras.engine.migration_hints.attributes import MissingAttributeError
@@ -51,6 +51,7 @@ def load_model(
     custom_objects: Mapping[str, Any] | None = None,
     mesh: jax.sharding.Mesh | None = None,
     sharding: str | Mapping[str, Any] | None = None,
+    dtype: str | DTypePolicy | None = None,
     limits: Limits | None = None,
     check: tuple[Inputs, Any] | None = None,
 ) -> tuple[Network, dict[str, Any]]:
@@ -67,6 +68,8 @@ def load_model(
         sharding: the layout of the weights on the mesh, as in `fk.Trainer`. Each array is moved to its
             shards when it is read, so that no device holds more than its share. On a mesh of
             several processes each process reads the file, and keeps its own shards.
+        dtype: a dtype such as "bfloat16", or a dtype policy such as "mixed_bfloat16", of all layers, as
+            of `fk.cast`: each array is cast when it is read. None for the dtypes of the file.
         limits: limits on sizes.
         check: `(inputs, outputs)`: the outputs that the program which wrote the file computes for
             inputs, or its values by coordinates; both are compared as by `transforms.agree`.
@@ -78,7 +81,7 @@ def load_model(
         FileNotFoundError: for a missing file.
         FileError: for a file that holds no model, is damaged or exceeds a limit. The error names
             the part of the file and the layer.
-        ValueError: for rules that the weights cannot follow; if the model disagrees with `check`.
+        ValueError: for rules that the weights cannot follow, or a dtype that is none of floats; if the model disagrees with `check`.
         ImportError: if h5py is not installed.
 
     Example:
@@ -92,10 +95,14 @@ def load_model(
         True
     """
     path = atomic.as_path(path)
-    layout = as_layout("load_model", mesh, sharding)
+    layout = as_layout("load_model", mesh, sharding, dtype)
     model, state = model_format(path).read_model(path, custom_objects, limits, layout)
     # the file may lack entries of the state, which are then on the default device
     if layout is not None and model.built:
+        # the layers that the `call` of a custom model makes are known now
+        model, read = layout.cast(model), model
+        if model is not read:
+            state = jax.tree.map(lambda a, like: a.astype(like.dtype), state, model.init_state())
         model, state = layout.apply(model, state)
     if check is not None:
         if not isinstance(check, tuple | list) or len(check) != 2:

@@ -88,6 +88,9 @@ class Trainer(Configurable):
             patterns of weight paths, which contain "/" or "*" and go before roles,
             `{"*/kernel": PartitionSpec(None, "model")}`; or "fsdp" alone. See the guide "Shard a
             model". Other weights are replicated on every device.
+        master: "float32" for a float32 copy of each trainable weight of 16 bits in `run.opt_state`, which
+            the optimizer updates; the weights of the model are the rounded copies. A weight that a
+            callback or `run.replace` changes is copied anew. See the guide "Mixed precision".
         remat: the intermediate results that a step stores for its backward pass: None for all,
             "dots" for the products with weights, "full" for the borders between segments of the
             graph, or a policy of `jax.checkpoint_policies`. The backward pass recomputes the
@@ -166,6 +169,9 @@ class Trainer(Configurable):
     )
     objective: Callable[..., Output] | None = option(
         default=None, convert=objective_call.check_objective, kw_only=True
+    )
+    master: str | None = option(
+        default=None, convert=choice("float32", optional=True), kw_only=True
     )
     remat: str | Callable[..., Any] | None = option(
         default=None, convert=fields.as_remat, kw_only=True

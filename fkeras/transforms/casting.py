@@ -52,22 +52,28 @@ def cast(layer: SomeLayer, dtype: str | DTypePolicy) -> SomeLayer:
             f"fk.cast: expected a layer or model, received {describe_value(layer)}. Cast arrays with "
             "fk.ops.cast, and a pytree with jax.tree.map."
         )
-    policy = get_policy(dtype)
-    if dtype is None or policy.name not in NAMES:
-        raise ValueError(
-            f"fk.cast: expected one of {', '.join(NAMES)} as dtype, received {describe_value(dtype)}. "
-            'fk.quantize(model, "int8") stores weights as integers.'
-        )
-    if policy.name == "float64" and not jax.config.read("jax_enable_x64"):
-        raise ValueError(
-            'fk.cast: JAX has no float64 now. Call `jax.config.update("jax_enable_x64", True)` at the '
-            "start of the program."
-        )
+    policy = float_policy("fk.cast", dtype)
 
     def change(path: str, layer: Layer) -> DTypePolicy:
         return policy if layer.dtype.name in NAMES else layer.dtype
 
     return with_policies(layer, change)
+
+
+def float_policy(where: str, dtype: object) -> DTypePolicy:
+    """Returns the policy of a dtype of floats, or raises a ValueError; `where` names the function."""
+    policy = get_policy(dtype)
+    if dtype is None or policy.name not in NAMES:
+        raise ValueError(
+            f"{where}: expected one of {', '.join(NAMES)} as dtype, received {describe_value(dtype)}. "
+            'fk.quantize(model, "int8") stores weights as integers.'
+        )
+    if policy.name == "float64" and not jax.config.read("jax_enable_x64"):
+        raise ValueError(
+            f'{where}: JAX has no float64 now. Call `jax.config.update("jax_enable_x64", True)` at the '
+            "start of the program."
+        )
+    return policy
 
 
 def with_policies(layer: Any, policies: Callable[[str, Layer], DTypePolicy], path: str = "") -> Any:

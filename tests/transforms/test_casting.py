@@ -7,6 +7,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from tests.support.keras_oracle import keras, keras_rules
 
 X = np.random.default_rng(0).normal(size=(2, 5, 4)).astype("float32")
 
@@ -106,6 +107,62 @@ def test_trained_and_saved(tmp_path):
     fk.save_model(tmp_path / "m.keras", run.model)
     again, _ = fk.load_model(tmp_path / "m.keras")
     assert again(X).dtype == "bfloat16" and (again(X) == run.model(X)).all()
+
+
+class Block(fk.Model):
+    units: int
+
+    def call(self, x):
+        return layers.Dense(self.units)(layers.Dense(self.units)(x))
+
+
+@pytest.mark.parametrize("suffix", ["keras", pytest.param("h5", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("dtype", ["bfloat16", "mixed_float16"])
+def test_models_are_cast_when_they_are_read(tmp_path, dtype, suffix):
+    path = tmp_path / f"m.{suffix}"
+    with keras_rules():
+        norm = keras.layers.BatchNormalization(name="norm")
+        top = keras.layers.Dense(2, dtype="float32", name="top")
+        source = keras.Sequential([keras.Input((4,)), norm, top])
+        source.save(path)
+    model, state = fk.load_model(path)
+    half, half_state = fk.load_model(path, dtype=dtype)
+    assert half == fk.cast(model, dtype)
+    expected = fk.cast(model, dtype).init_state()
+    for array, like in zip(jax.tree.leaves(half_state), jax.tree.leaves(expected), strict=True):
+        assert array.dtype == like.dtype
+    assert half.layers["top"].kernel.dtype == ("bfloat16" if dtype == "bfloat16" else "float32")
+    assert half(X[:, 0], state=half_state).dtype == dtype.removeprefix("mixed_")
+
+
+@pytest.mark.exhaustive
+def test_layers_in_the_call_of_a_custom_model_are_cast_when_read(tmp_path):
+    model = fk.Sequential([fk.Input((4,)), Block(4), layers.BatchNormalization()])
+    model = model.build(jax.random.key(0))
+    fk.save_model(tmp_path / "m.keras", model, model.init_state())
+    half, state = fk.load_model(
+        tmp_path / "m.keras", custom_objects={"Block": Block}, dtype="bfloat16"
+    )
+    assert half == fk.cast(model, "bfloat16")
+    assert half(X[:, 0], state=state).dtype == "bfloat16"
+    mesh = jax.make_mesh((2,), ("data",))
+    spread, _ = fk.load_model(
+        tmp_path / "m.keras",
+        custom_objects={"Block": Block},
+        dtype="bfloat16",
+        mesh=mesh,
+        sharding="fsdp",
+    )
+    assert spread == half and len(jax.tree.leaves(spread)[0].sharding.device_set) == 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text"), [("int8", "load_model: expected one of float32"), ("half", "'half'")]
+)
+def test_mistakes_in_dtypes_of_files(tmp_path, dtype, text):
+    fk.save_model(tmp_path / "m.keras", fk.Sequential([fk.Input((4,)), layers.Flatten()]))
+    with pytest.raises(ValueError, match=text):
+        fk.load_model(tmp_path / "m.keras", dtype=dtype)
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,8 @@ class Model(StringNetwork):
 
     Raises:
         DisconnectedGraphError: if an output needs a tensor that is not among the inputs.
+        ValueError: for a `dtype` other than float32: each layer has a dtype policy of its own, and
+            `fk.cast` changes the policies of all layers.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -84,6 +86,7 @@ class Model(StringNetwork):
         set_field(self, "trainable", trainable)
         set_field(self, "dtype", dtype)
         convert_fields(self)
+        refuse_policy(self)
         graph, layers = close(inputs, outputs, self._where)
         set_field(self, "graph", graph)
         set_field(self, "layers", layers)
@@ -152,6 +155,16 @@ class Model(StringNetwork):
         inputs, outputs = graph_from_config(config, custom_objects, rule)
         trainable = config.get("trainable", True)
         return cls(inputs, outputs, name=config.get("name"), trainable=trainable)
+
+
+def refuse_policy(model: Layer) -> None:
+    """Raises a ValueError for a model with a dtype policy, which none of its layers would follow."""
+    name = model.dtype.name
+    if name != "float32":
+        raise ValueError(
+            f"{model._where}: dtype: expected no dtype policy, received {name!r}: the layers of a model have "
+            f"policies of their own. Write layers.Dense(2, dtype={name!r}), or model = fk.cast(model, {name!r})."
+        )
 
 
 def field_layers(model: Model) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from fkeras.engine.messages.key_paths import within
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
-from fkeras.engine.models.model import symbolic_inputs
+from fkeras.engine.models.model import refuse_policy, symbolic_inputs
 from fkeras.engine.network.network import Network
 from fkeras.engine.strings.network import StringNetwork
 from fkeras.engine.symbolic.input import InputLayer, is_input, needs_batch_size, symbolic
@@ -46,6 +46,7 @@ class Sequential(StringNetwork):
 
     Raises:
         TypeError: for an entry that is not a layer.
+        ValueError: for a `dtype` other than float32, as for `fk.Model`.
 
     Example:
         >>> import jax, fkeras as fk
@@ -77,6 +78,7 @@ class Sequential(StringNetwork):
         set_field(self, "trainable", trainable)
         set_field(self, "dtype", dtype)
         convert_fields(self)
+        refuse_policy(self)
         if others:
             raise TypeError(
                 "Sequential: expected one list of layers, received several arguments. Write "
@@ -160,8 +162,8 @@ class Sequential(StringNetwork):
             spec = self.graph.calls[first].outputs[0]
             start = [InputLayer(batch_shape=spec.dims, dtype=spec.dtype)]
         # the layers keep their weights; only the graph around them is new
-        options = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
-        network = type(self)(members, **options).replace(_mask_rule=self._mask_rule)
+        network = type(self)(members, name=self.name, trainable=self.trainable)
+        network = network.replace(dtype=self.dtype, _mask_rule=self._mask_rule)
         return network._start_from(symbolic(start[0])) if start else network
 
     def _input_layer(self) -> InputLayer:
@@ -242,8 +244,9 @@ class Sequential(StringNetwork):
             members,
             name=config.get("name"),
             trainable=config.get("trainable", True),
-            dtype=policy_at(config.get("dtype", "float32"), config.get("name")),
-        ).replace(_mask_rule=rule)
+        ).replace(
+            dtype=policy_at(config.get("dtype", "float32"), config.get("name")), _mask_rule=rule
+        )
         with within("layers"):
             return network if start is None else network._start_from(start)
 

@@ -12,6 +12,7 @@ from fkeras.engine.network.summary import count_numbers
 from fkeras.engine.symbolic.operation import Operation
 from fkeras.engine.tree.array_list import weights_by_path
 from fkeras.engine.tree.skeleton import leaves_of
+from fkeras.engine.tree.weight_dtypes import dtypes_besides_policy
 
 
 def network_lines(network: Any) -> Lines:
@@ -43,6 +44,9 @@ def _layer(layer: Any) -> tuple[str, str, Lines]:
     counted = _counted(layer)
     # leaves that are no arrays are shown themselves
     remark = counted if is_network or has_arrays(layer) else _values(layer)
+    if counted and not is_network:
+        dtypes = dtypes_besides_policy(layer)
+        remark += f" in {' and '.join(dtypes)}" if dtypes else ""
     if counted and not layer.trainable:
         remark += ", frozen"
     if isinstance(layer, Operation):

@@ -30,6 +30,22 @@ def cast_dtype(layer: Layer) -> str | None:
     return found
 
 
+def dtypes_besides_policy(layer: Layer) -> tuple[str, ...]:
+    """Returns the dtypes of a layer's weights if the policies give another dtype to one of them, else ().
+
+    Weights with a declared dtype, and weights that are no floats, are left out.
+    """
+    leaves = leaves_of(layer)
+    pairs = [
+        (getattr(getattr(leaves[place], "dtype", None), "name", None), declared)
+        for place, declared in skeleton_of(layer).derive(_policy_dtypes)
+    ]
+    pairs = [(name, declared) for name, declared in pairs if name in _FLOATS]
+    if all(name == declared for name, declared in pairs):
+        return ()
+    return tuple(dict.fromkeys(str(name) for name, _ in pairs))
+
+
 def _policy_dtypes(skeleton: Skeleton) -> tuple[tuple[int, str], ...]:
     """Returns the place of each weight whose dtype its layer's policy gives, with that dtype."""
     dtype, fixed = skeleton.static["dtype"].variable_dtype, skeleton.cls._weight_roles.fixed_dtype

@@ -101,6 +101,7 @@ def opened(
                 if converter is not None:
                     custom_objects = converter.all_objects
                 model = _model(config, origin, custom_objects, archive.file)
+                model = model if layout is None else layout.cast(model)
                 shapes = _shapes(model, stored_config, archive.file)
                 # before `fill_from_store` allocates: a few bytes of JSON can request a carry of
                 # any size, and no data in the file bounds that size

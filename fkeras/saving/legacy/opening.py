@@ -65,6 +65,7 @@ def load(
         config = with_boundaries(config, store, origin, converter.custom_objects)
         converted = converter.model(config)
     model = make_model(converted, origin, lambda item: _build(item, converter))
+    model = model if layout is None else layout.cast(model)
     with reading(origin.file, "/model_weights"):
         # Shapes alone are enough to check the limits before anything is allocated, and no
         # initializer needs to run because the file holds every weight.

@@ -41,12 +41,13 @@ from fkeras.saving.trained.optimizer_slots import (
     written,
 )
 from fkeras.training import Trainer, TrainState
+from fkeras.training.step.masters import inner_state
 from fkeras.training.step.optimizer_state import follow
 from fkeras.training.trainer import Optimizer
 
 CONFIG = "config.json"
 _GROUP = "optimizer/vars"
-_OMITTED = ("mesh", "sharding", "remat", "on_nonfinite")
+_OMITTED = ("mesh", "sharding", "master", "remat", "on_nonfinite")
 
 
 def read_trainer(
@@ -372,6 +373,7 @@ def compiled_parts(
     if run is None:
         opt_state = optimizers.transformation(trainer.optimizer).init(trainable_weights(model))
         run = TrainState(model, {}, opt_state, {}, np.zeros((), "int32"), jax.random.key(0))
+    run = run.replace(opt_state=inner_state(run.opt_state))
     optimizer = as_trained(trainer.optimizer, run.opt_state)
     trainer = dataclasses.replace(trainer, optimizer=optimizer)
     arrays = optimizer_arrays(trainer, run.replace(model=model))

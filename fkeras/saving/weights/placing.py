@@ -1,6 +1,6 @@
 """Arrays of a file on their way to devices: the default device, or shards on a mesh.
 
-A layout gives the shapes of a model, which a loader builds first, the shardings of a trainer. Each array
+The arrays take the dtypes of the model, which a layout may change before the model has weights. A layout also gives the shapes of a model, which a loader builds first, the shardings of a trainer. Each array
 is then moved to its shards as soon as it is read, so that no device holds more than its share, and the
 host holds one array at a time.
 """
@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from fkeras.engine import Layer, replace_weights
+from fkeras.engine import DTypePolicy, Layer, replace_weights
 from fkeras.host.processes.arrays import put
 from fkeras.training.step.sharding_rules import (
     as_mesh,
@@ -26,6 +26,7 @@ from fkeras.training.step.sharding_rules import (
     check_rules,
     weight_specs,
 )
+from fkeras.transforms.casting import cast, float_policy
 
 # the bits of bfloat16 that are all set in NaN and infinity, and the numbers that are looked at together
 _EXPONENT, _PIECE = np.uint16(0x7F80), 1 << 20
@@ -37,10 +38,15 @@ Key = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Places models on a mesh by the rules of a trainer."""
+    """Places models on a mesh by the rules of a trainer, and casts models; None for no mesh, or no cast."""
 
     mesh: Any
     sharding: Any
+    dtype: DTypePolicy | None = None
+
+    def cast(self, model: Layer) -> Any:
+        """Returns the model with the layout's dtype as the policy of all layers."""
+        return model if self.dtype is None else cast(model, self.dtype)
 
     def apply(self, model: Layer, state: Mapping[str, Any]) -> tuple[Any, Any]:
         """Returns `(model, state)` with every array, or shape, laid out on the mesh.
@@ -48,6 +54,8 @@ class Layout:
         Args:
             state: its state; all devices have the whole state.
         """
+        if self.mesh is None:
+            return model, state
         check_rules(self.mesh, self.sharding, model)
         specs = weight_specs(self.mesh, self.sharding, model)
         layouts = {path: NamedSharding(self.mesh, spec) for path, spec in specs.items()}
@@ -59,9 +67,12 @@ class Layout:
 
 
 def as_layout(
-    where: str, mesh: jax.sharding.Mesh | None, sharding: str | Mapping[str, Any] | None
+    where: str,
+    mesh: jax.sharding.Mesh | None,
+    sharding: str | Mapping[str, Any] | None,
+    dtype: str | DTypePolicy | None = None,
 ) -> Layout | None:
-    """Returns the layout of the arguments `mesh` and `sharding` of a loader; None for one device.
+    """Returns the layout of the arguments of a loader; None for one device and the model's own dtypes.
 
     Raises:
         TypeError, ValueError: as `fk.Trainer`; `where` names the loader.
@@ -75,11 +86,11 @@ def as_layout(
         mesh, sharding = as_mesh(mesh), as_rules(sharding)
         if mesh is None:
             check_mesh(mesh, sharding)
-            return None
     except (TypeError, ValueError) as error:
         error.args = (f"{where}: {str(error).removeprefix('Trainer: ')}",)
         raise
-    return Layout(mesh, sharding)
+    policy = None if dtype is None else float_policy(where, dtype)
+    return None if mesh is None and policy is None else Layout(mesh, sharding, policy)
 
 
 def _laid_out(leaf: jax.Array | jax.ShapeDtypeStruct, layout: NamedSharding) -> Any:

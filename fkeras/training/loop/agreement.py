@@ -13,6 +13,7 @@ from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.stream_feed import Batches
 from fkeras.training.records.annotations import Options, Trainer
 from fkeras.training.records.state import TrainState
+from fkeras.training.step.masters import optimizer_of
 
 
 def compare_call(
@@ -27,7 +28,7 @@ def compare_call(
         return
     facts = {
         "model": model_fingerprint(run.model),
-        "optimizer": optimizer_fingerprint(trainer.optimizer),
+        "optimizer": optimizer_fingerprint(optimizer_of(trainer)),
         # the memory of reporting callbacks is in one process
         "run": run_facts(run.replace(memory={})),
         **{name: _data(feed) for name, feed in feeds.items()},

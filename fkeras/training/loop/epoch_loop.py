@@ -31,6 +31,7 @@ from fkeras.training.step import objective, optimizer_state, outputs, sharding, 
 from fkeras.training.step.blocks import FlatRun, flat
 from fkeras.training.step.changes import changed_weights
 from fkeras.training.step.donation import owned
+from fkeras.training.step.masters import optimizer_of
 
 # size in bytes of a run that trains by single steps on CPUs: XLA copies the arrays of a loop, which
 # takes 9 % of a step for the 100 MB of a ResNet50 with 8 images (`benchmarks/convolutional.py`)
@@ -323,7 +324,7 @@ class EpochLoop:
 
 def ready(trainer: Trainer, run: TrainState) -> TrainState:
     """Returns the run with an optimizer state for its trainable weights, placed on the mesh."""
-    opt_state = optimizer_state.follow(trainer.optimizer, run.opt_state, run.model)
+    opt_state = optimizer_state.follow(optimizer_of(trainer), run.opt_state, run.model)
     return sharding.place(trainer, run.replace(opt_state=opt_state))
 
 

@@ -29,6 +29,7 @@ from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, optimizer_state, outputs, sharding
 from fkeras.training.step.donation import moved
+from fkeras.training.step.masters import optimizer_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +144,7 @@ class _Training:
         # continue from the trained weights, not from their average.
         point = journal.newest()
         journal.end(point)
-        run = journal.final = optimizer_state.finalized(self.trainer.optimizer, point.run)
+        run = journal.final = optimizer_state.finalized(optimizer_of(self.trainer), point.run)
         run, _ = self._call("on_train_end", run)
         journal.final = run
         history = History(*journal.history(point), self._params(batches))

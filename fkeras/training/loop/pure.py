@@ -17,6 +17,7 @@ from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, optimizer_state, outputs, sharding, step
 from fkeras.training.step.blocks import stacked, stacking_of, unstacked
+from fkeras.training.step.masters import optimizer_of
 
 
 def run(
@@ -74,14 +75,14 @@ def run(
 
     # A scan needs a carry of constant structure, also after layers were frozen. `memory` transports the order of the rows
     # inside the scan; the callbacks' memory stays outside and is restored below.
-    opt_state = optimizer_state.follow(trainer.optimizer, run.opt_state, run.model)
+    opt_state = optimizer_state.follow(optimizer_of(trainer), run.opt_state, run.model)
     run = run.replace(opt_state=opt_state)
     memory, stacking = run.memory, stacking_of(trainer, run)
     start = stacked(stacking, run.replace(memory={}, metrics=empty))
     run, logs = jax.lax.scan(one_epoch, start, None, length=epochs)
     # `scan` returns dictionaries sorted by key: restore the order of the logs.
     names = objective.log_names(outputs.heads(trainer, run.model), run.metrics)
-    run = optimizer_state.finalized(trainer.optimizer, unstacked(stacking, run))
+    run = optimizer_state.finalized(optimizer_of(trainer), unstacked(stacking, run))
     if group.count > 1:
         group.wait((run, logs))
     return run.replace(memory=memory), {name: logs[name] for name in names}

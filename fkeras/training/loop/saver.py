@@ -26,6 +26,7 @@ from fkeras.training.data.stream_feed import Batches
 from fkeras.training.loop.journal import Point
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
+from fkeras.training.step.masters import optimizer_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Saver:
         # shapes match, and continue with wrong numbers: compare fingerprints first.
         fingerprint = {
             "model": model_fingerprint(run.model),
-            "optimizer": optimizer_fingerprint(trainer.optimizer),
+            "optimizer": optimizer_fingerprint(optimizer_of(trainer)),
             "data": data_fingerprint(feed, shuffle=shuffle),
         }
         # the sources of the processes differ, so the fingerprint is that of the first process

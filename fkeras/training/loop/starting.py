@@ -28,6 +28,7 @@ from fkeras.training.inputs.suitability import (
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import M, TrainState, own_copy
 from fkeras.training.step import objective, objective_call, optimizer_state, sharding
+from fkeras.training.step.masters import optimizer_of
 
 
 def start(
@@ -81,7 +82,7 @@ def _start(
     run = TrainState(
         model=built,
         state=state,
-        opt_state=optimizer_state.start(trainer.optimizer, built),
+        opt_state=optimizer_state.start(optimizer_of(trainer), built),
         metrics=objective.empty(trainer, built, state, batch),
         # `device_put` of a NumPy array is strongly typed, and compiles nothing.
         step=jax.device_put(np.zeros((), "int32")),

@@ -18,6 +18,7 @@ from fkeras.authoring.training import (
     Interrupts,
     Options,
     join,
+    masters,
     objective,
     optimizer_state,
     outputs,
@@ -114,7 +115,7 @@ class Training:
 
     def _entered(self, runs: TrainState) -> TrainState:
         """Returns the runs with the varying fields of the optimizer in the optimizer's state."""
-        optimizer = self.trainer.optimizer
+        optimizer = masters.optimizer_of(self.trainer)
         follow = functools.partial(optimizer_state.follow, optimizer)
         # layers may have been frozen since the last `fit`
         opt_state = jax.vmap(lambda run: follow(run.opt_state, run.model))(runs.replace(memory={}))
@@ -125,15 +126,17 @@ class Training:
             lambda a: np.broadcast_to(a, (len(self.active), *np.shape(a))), self.feed.sums
         )
         if injected:
-            opt_state = InjectedState(injected, opt_state)
+            inner = InjectedState(injected, masters.inner_state(opt_state))
+            opt_state = masters.with_inner_state(opt_state, inner)
         return runs.replace(opt_state=opt_state, metrics=sums)
 
     def _left(self, runs: TrainState) -> TrainState:
         """Returns the runs in the form of `Population.init`, the inverse of `_entered`."""
         opt_state, values = runs.opt_state, dict(runs.memory[MEMORY])
-        if isinstance(opt_state, InjectedState):
-            values |= {p.name: opt_state.values[p.field] for p in self._fields("optimizer")}
-            opt_state = opt_state.state
+        inner = masters.inner_state(opt_state)
+        if isinstance(inner, InjectedState):
+            values |= {p.name: inner.values[p.field] for p in self._fields("optimizer")}
+            opt_state = masters.with_inner_state(opt_state, inner.state)
         values |= {p.name: self.loss_values[p.field] for p in self._fields("loss")}
         return runs.replace(opt_state=opt_state, memory={**runs.memory, MEMORY: values})
 
@@ -217,7 +220,7 @@ class Training:
 
     def _final(self) -> TrainState:
         runs = self.newest()
-        optimizer = self.trainer.optimizer
+        optimizer = masters.optimizer_of(self.trainer)
         model = jax.vmap(lambda run: optimizer_state.finalized(optimizer, run).model)(
             runs.replace(memory={})
         )

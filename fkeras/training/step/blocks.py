@@ -20,6 +20,7 @@ from fkeras.training.records.annotations import Optimizer, Trainer
 from fkeras.training.records.state import TrainState, split
 from fkeras.training.step.changes import joined, parted
 from fkeras.training.step.elementwise import updates_stacks
+from fkeras.training.step.masters import optimizer_of
 from fkeras.transforms.depth import with_depth
 from fkeras.transforms.splitting import Cut
 
@@ -38,11 +39,12 @@ def stacking_of(trainer: Trainer, run: TrainState) -> Stacking | None:
     leaves, structure = jax.tree.flatten(run.model)
     shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
     stacking = _stacking(structure, shapes, trainer.depth, trainer.remat)
-    if not stacking.layers or not _is_elementwise(trainer.optimizer, stacking, specs):
+    optimizer = optimizer_of(trainer)
+    if not stacking.layers or not _is_elementwise(optimizer, stacking, specs):
         return None
     opt_leaves, opt_structure = jax.tree.flatten(run.opt_state)
     opt_shapes = tuple((leaf.shape, leaf.dtype) for leaf in opt_leaves)
-    matches = _matches(trainer.optimizer, stacking, specs, opt_structure, opt_shapes)
+    matches = _matches(optimizer, stacking, specs, opt_structure, opt_shapes)
     return stacking if matches else None
 
 

@@ -12,6 +12,7 @@ from fkeras.engine.messages.errors import add_note
 from fkeras.engine.tree.skeleton import Skeleton, skeleton_of
 from fkeras.training.records.annotations import Optimizer
 from fkeras.training.records.state import TrainState
+from fkeras.training.step.masters import fitted
 from fkeras.training.step.transformations import bound, bound_to, specs_of, structs
 
 
@@ -27,12 +28,16 @@ def follow(optimizer: Optimizer, opt_state: object, model: Layer) -> Any:
     Raises:
         FKerasError: if the state belongs to another model or optimizer.
     """
-    trainable = trainable_weights(model)
+    trainable, given = trainable_weights(model), opt_state
+    opt_state = fitted(optimizer, opt_state, trainable)
     expected_specs = state_specs(optimizer, skeleton_of(model), specs_of(model))
     if jax.tree.structure(expected_specs) == jax.tree.structure(opt_state):
         if _shapes(expected_specs) != _shapes(opt_state):
             raise _other_state_error(optimizer, opt_state, expected_specs)
-        return opt_state
+        if opt_state is given:
+            return opt_state
+        # slots of optax have the dtypes of the weights, or of their masters
+        return jax.tree.map(lambda a, spec: a.astype(spec.dtype), opt_state, expected_specs)
     # Every path of the previous state must exist in the state of the fully unfrozen model:
     # otherwise the state was not made for any frozen or unfrozen version of this model.
     old_leaves, unfrozen = _by_path(opt_state), unfreeze(model)

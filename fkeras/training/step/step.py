@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.sharding import Mesh
 
 from fkeras.engine import (
@@ -30,7 +29,14 @@ from fkeras.optimizers.updates.extra import extra_arguments
 from fkeras.training.data import batch_parts, host_arrays, texts
 from fkeras.training.records.annotations import Trainer
 from fkeras.training.records.state import TrainState
-from fkeras.training.step import objective, optimizer_state, outputs, sharding, transformations
+from fkeras.training.step import (
+    masters,
+    objective,
+    optimizer_state,
+    outputs,
+    sharding,
+    transformations,
+)
 from fkeras.training.step.changes import changed_weights, joined, parted
 from fkeras.training.step.form import StepForm
 from fkeras.training.step.objective_call import evaluation_key
@@ -99,11 +105,12 @@ def _view(trainer: Trainer, run: TrainState, batch: tuple, valid: jax.Array | No
     """Returns the part of a run that a step reads and changes."""
     if not isinstance(trainer.optimizer, Rowwise):
         return View(run)
-    run = run.replace(opt_state=optimizer_state.follow(trainer.optimizer, run.opt_state, run.model))
+    optimizer = masters.optimizer_of(trainer)
+    run = run.replace(opt_state=optimizer_state.follow(optimizer, run.opt_state, run.model))
     # loops and recomputation would hide the ids
     plain = dataclasses.replace(trainer, depth="unroll", remat=None)
     compute = _computation(plain, run, batch, valid)
-    return view_of(trainer.optimizer, run, lambda model: compute(model)[0])
+    return view_of(optimizer, run, lambda model: compute(model)[0])
 
 
 def _whole(trainer: Trainer, view: View, new: TrainState) -> TrainState:
@@ -133,8 +140,9 @@ def _stepped(
     compute = _computation(trainer, run, batch, valid)
     trainable, overwritten = trainable_weights(run.model), overwritten_weights(run.model)
     # Runs while JAX traces the step, so a compiled step does not pay for it.
-    opt_state = optimizer_state.follow(trainer.optimizer, run.opt_state, run.model)
-    scale = getattr(trainer.optimizer, "scale_loss", None)
+    optimizer = masters.optimizer_of(trainer)
+    opt_state = optimizer_state.follow(optimizer, run.opt_state, run.model)
+    scale = getattr(optimizer, "scale_loss", None)
 
     def loss_fn(
         trainable: dict[str, jax.Array], overwritten: dict[str, jax.Array]
@@ -147,13 +155,14 @@ def _stepped(
     # scales from the backward pass in this way. These weights never reach the optimizer.
     derive = jax.value_and_grad(loss_fn, argnums=(0, 1), has_aux=True)
     (_, (loss, updates, sums)), (grads, new_overwritten) = derive(trainable, overwritten)
-    optimizer = transformations.bound(trainer.optimizer, run.model)
+    transformation = transformations.bound(optimizer, run.model)
     extra = extra_arguments(lambda weights: loss_fn(weights, overwritten)[1][0], loss, grads)
 
     def updated() -> TrainState:
-        deltas, new_opt_state = optimizer.update(grads, opt_state, trainable, **extra)
-        new_weights = optax.apply_updates(trainable, deltas)
+        deltas, new_opt_state = transformation.update(grads, opt_state, trainable, **extra)
+        new_weights = masters.moved(trainable, deltas, new_opt_state)
         model = constrain(replace_weights(run.model, new_weights | new_overwritten))
+        model, new_opt_state = masters.rounded(model, trainable, new_opt_state)
         return StepForm(trainer).result(
             run.replace(
                 model=model,
@@ -305,7 +314,9 @@ def training_form(trainer: Trainer) -> Trainer:
 @functools.lru_cache(maxsize=64)
 def evaluation_form(trainer: Trainer) -> Trainer:
     """Returns the trainer for compiled evaluations, which no optimizer affects."""
-    return dataclasses.replace(trainer, optimizer="sgd", on_nonfinite="raise", cache_frozen=False)
+    return dataclasses.replace(
+        trainer, optimizer="sgd", master=None, on_nonfinite="raise", cache_frozen=False
+    )
 
 
 compiled_step = jax.jit(train_logs, static_argnums=0)

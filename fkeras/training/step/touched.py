@@ -37,6 +37,7 @@ from fkeras.programs.walk import depends
 from fkeras.training.records.state import TrainState
 from fkeras.training.step import optimizer_state
 from fkeras.training.step.changes import changed_weights
+from fkeras.training.step.masters import MasterWeights
 from fkeras.training.step.transformations import specs_of
 from fkeras.transforms.intercepting import Intercepted
 
@@ -98,7 +99,7 @@ class View:
         )
 
 
-def view_of(optimizer: Rowwise, run: TrainState, loss: Loss) -> View:
+def view_of(optimizer: Rowwise | MasterWeights, run: TrainState, loss: Loss) -> View:
     """Returns the run for one step of an optimizer: the rows that the batch reads, and all other weights.
 
     Args:
@@ -107,7 +108,8 @@ def view_of(optimizer: Rowwise, run: TrainState, loss: Loss) -> View:
     Raises:
         FKerasError: for tables whose rows alone cannot be updated.
     """
-    tables = _tables(optimizer, run.model)
+    rowwise = optimizer.optimizer if isinstance(optimizer, MasterWeights) else optimizer
+    tables = _tables(rowwise, run.model)
     weights = trainable_weights(run.model)
     ids = {}
     for path, calls in _looked_up(run, loss, tables).items():
@@ -206,7 +208,7 @@ def _looked_up(
 
 
 def _places(
-    optimizer: Rowwise, run: TrainState, ids: Mapping[str, jax.Array]
+    optimizer: Rowwise | MasterWeights, run: TrainState, ids: Mapping[str, jax.Array]
 ) -> tuple[str | None, ...]:
     """Returns for each array of the optimizer's state the path of the table whose rows it follows."""
     skeleton, specs = skeleton_of(run.model), specs_of(run.model)

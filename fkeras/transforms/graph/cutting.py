@@ -154,9 +154,9 @@ def _part(
 ) -> Model:
     """Returns the model from `start` to `end` without the optional inputs `omitted`."""
     if not omitted:
-        return Model(start, end, name=name, dtype=dtype)
+        return Model(start, end, name=name).replace(dtype=dtype)
     template, tensors = structure.number(start)
-    whole = Model([*tensors, *omitted], end, dtype=dtype)
+    whole = Model([*tensors, *omitted], end)
     layers = dict(whole.layers.items())
     kept = network_inputs(whole, layers)[: len(tensors)]
     try:
@@ -168,7 +168,7 @@ def _part(
             f"{error.layer!r} cannot compute without a value. Select them too: inputs=[..., {names}].",
             layer=error.layer,
         ) from error
-    return Model(structure.fill(template, kept), outputs, name=name, dtype=dtype)
+    return Model(structure.fill(template, kept), outputs, name=name).replace(dtype=dtype)
 
 
 def _reached(outputs: Tree, start: Tree = ()) -> Iterator[KerasTensor]:

@@ -374,7 +374,7 @@ def plain_model(network: Network, outputs: Tree, inputs: tuple[KerasTensor, ...]
             structure.Ref(positions[leaf.index]) if isinstance(leaf, structure.Ref) else leaf
         ),
     )
-    model = Model(structure.fill(template, inputs), outputs, name=network.name, dtype=network.dtype)
+    model = Model(structure.fill(template, inputs), outputs, name=network.name)
     return _with_marks(model, network)
 
 
@@ -385,7 +385,7 @@ def _like(network: Network, outputs: Tree, inputs: tuple[KerasTensor, ...]) -> N
     if not isinstance(network, Sequential) or chain is None:
         return model
     members = [model.layers[name] for name in chain]
-    empty = Sequential(members, name=network.name, dtype=network.dtype)
+    empty = Sequential(members, name=network.name)
     sequential = empty.replace(_mask_rule=network._mask_rule)._start_from(inputs[0])
     return _with_marks(sequential, network)
 
@@ -395,7 +395,7 @@ def _with_marks(new: SomeNetwork, network: Network) -> SomeNetwork:
     if graph.depth != "unroll":
         new = new.replace(graph=dataclasses.replace(new.graph, depth=graph.depth))
     # `replace` keeps the marks of the layers inside
-    return new.replace(trainable=network.trainable)
+    return new.replace(trainable=network.trainable, dtype=network.dtype)
 
 
 def carry_state(old: Layer, new: Layer, state: Mapping[str, Any]) -> dict[str, Any]:

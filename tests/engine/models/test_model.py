@@ -328,3 +328,20 @@ def test_wrong_fields_are_listed(tmp_path):
         _drawn(KerasFlat).save_weights(tmp_path / "w.weights.h5")
     with pytest.raises(fk.FileError, match=r"block/norm/gamma"):
         fk.load_weights(tmp_path / "w.weights.h5", _resolved(_inner()))
+
+
+def test_a_model_has_no_policy_that_its_layers_would_not_follow():
+    x = fk.Input((3,))
+    for make in (
+        lambda **options: fk.Model(x, layers.Dense(2)(x), **options),
+        lambda **options: fk.Sequential([layers.Dense(2)], **options),
+    ):
+        with pytest.raises(ValueError, match=r"dtype: expected no .*fk.cast\(model, 'bfloat16'\)"):
+            make(dtype="bfloat16")
+        with pytest.raises(ValueError, match="no dtype policy 'half'"):
+            make(dtype="half")
+        assert make(dtype="float32") == make()
+    # the policies of Keras's files stay
+    config = {**fk.Sequential([layers.Dense(2)]).get_config(), "dtype": "mixed_bfloat16"}
+    model = fk.Sequential.from_config(config)
+    assert model.add(layers.Dense(2)).dtype.name == model.dtype.name == "mixed_bfloat16"

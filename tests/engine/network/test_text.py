@@ -156,6 +156,20 @@ def test_calls_of_a_built_model_name_no_shapes_of_weights():
     assert "kernel" not in after and after.splitlines()[2].startswith(before.splitlines()[2])
 
 
+def test_weights_that_differ_from_the_policy_are_named():
+    model = fk.Sequential([fk.Input((4,)), layers.Dense(3), layers.BatchNormalization()])
+    model = model.build(jax.random.key(0))
+    half = jax.tree.map(lambda w: w.astype("bfloat16"), model)
+    lines = repr(half).splitlines()
+    assert lines[2].endswith("15 weights in bfloat16") and lines[3].endswith(
+        "6 weights in bfloat16"
+    )
+    partly = fk.engine.replace_weights(half, {"dense/bias": np.zeros(3, "float32")})
+    assert "15 weights in bfloat16 and float32" in repr(partly)
+    assert " in " not in repr(fk.cast(model, "bfloat16")) + repr(fk.cast(model, "mixed_bfloat16"))
+    assert " in " not in repr(fk.quantize(model, "int8"))
+
+
 @pytest.mark.exhaustive
 def test_leaves_that_are_no_arrays_are_shown():
     inner = fk.Sequential([fk.Input((3,)), layers.Dense(2)])
