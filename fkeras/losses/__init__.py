@@ -25,6 +25,14 @@ from fkeras.losses.crossentropy import poisson as poisson
 from fkeras.losses.crossentropy import (
     sparse_categorical_crossentropy as sparse_categorical_crossentropy,
 )
+from fkeras.losses.forecasts import CRPS as CRPS
+from fkeras.losses.forecasts import GaussianNLL as GaussianNLL
+from fkeras.losses.forecasts import Quantile as Quantile
+from fkeras.losses.forecasts import StudentTNLL as StudentTNLL
+from fkeras.losses.forecasts import crps as crps
+from fkeras.losses.forecasts import gaussian_nll as gaussian_nll
+from fkeras.losses.forecasts import quantile as quantile
+from fkeras.losses.forecasts import student_t_nll as student_t_nll
 from fkeras.losses.loss import Loss as Loss
 from fkeras.losses.loss import LossFunctionWrapper as LossFunctionWrapper
 from fkeras.losses.margin import CategoricalHinge as CategoricalHinge
@@ -33,6 +41,7 @@ from fkeras.losses.margin import SquaredHinge as SquaredHinge
 from fkeras.losses.margin import categorical_hinge as categorical_hinge
 from fkeras.losses.margin import hinge as hinge
 from fkeras.losses.margin import squared_hinge as squared_hinge
+from fkeras.losses.missing import IgnoreMissing as IgnoreMissing
 from fkeras.losses.naming import deserialize as deserialize
 from fkeras.losses.naming import get as get
 from fkeras.losses.naming import resolve as resolve
@@ -67,12 +76,16 @@ from fkeras.losses.regression import (
     mean_squared_logarithmic_error as mean_squared_logarithmic_error,
 )
 from fkeras.losses.segmentation import Dice as Dice
+from fkeras.losses.segmentation import DiceCrossentropy as DiceCrossentropy
 from fkeras.losses.segmentation import Tversky as Tversky
 from fkeras.losses.segmentation import dice as dice
+from fkeras.losses.segmentation import dice_crossentropy as dice_crossentropy
 from fkeras.losses.segmentation import tversky as tversky
 from fkeras.losses.sequence import CTC as CTC
 from fkeras.losses.sequence import ctc as ctc
 from fkeras.losses.similarity import Circle as Circle
+from fkeras.losses.similarity import InfoNCE as InfoNCE
 from fkeras.losses.similarity import circle as circle
+from fkeras.losses.similarity import info_nce as info_nce
 
 _publish(__name__)

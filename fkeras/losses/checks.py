@@ -46,9 +46,10 @@ def check_finite(where: str, y_true: np.ndarray) -> None:
         return
     position = np.argwhere(~np.isfinite(np.asarray(y_true, "float64")))[0]
     value = float(y_true[tuple(position)])
+    missing = " fk.losses.IgnoreMissing(loss) leaves out missing targets." * (value != value)
     raise ValueError(
         f"{where}, {_format_position(position)}: expected finite targets, received {value}. Drop rows "
-        "with such values, or give them a sample_weight of 0."
+        f"with such values, or give them a sample_weight of 0.{missing}"
     )
 
 

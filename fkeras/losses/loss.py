@@ -76,6 +76,8 @@ class Loss(Configurable):
 
     # the kind of targets for the check on the host; `checks.check_targets` lists the kinds
     _targets: ClassVar[str] = "any"
+    # whether NaN among the targets means a missing target
+    _takes_missing: ClassVar[bool] = False
 
     reduction: str | None = option(
         default="sum_over_batch_size", convert=reducing.check_reduction, kw_only=True

@@ -15,7 +15,15 @@ from fkeras.engine.config.field_types import Named
 from fkeras.engine.messages.tracebacks import hides_internal_frames
 from fkeras.engine.values.argument_types import HasShape
 from fkeras.engine.values.registry import by_function, by_name
-from fkeras.losses import margin, probabilistic, regression, segmentation, sequence, similarity
+from fkeras.losses import (
+    forecasts,
+    margin,
+    probabilistic,
+    regression,
+    segmentation,
+    sequence,
+    similarity,
+)
 from fkeras.losses.loss import Loss, LossFunctionWrapper
 
 _ROWS = (
@@ -25,6 +33,7 @@ _ROWS = (
     *segmentation.LOSSES,
     *sequence.LOSSES,
     *similarity.LOSSES,
+    *forecasts.LOSSES,
 )
 NAMES: Mapping[str, type[Loss]] = by_name(_ROWS)
 _BY_FUNCTION: Mapping[Callable[..., Any], type[Loss]] = by_function(_ROWS)

@@ -49,6 +49,7 @@ from fkeras.metrics.accuracies import (
 )
 from fkeras.metrics.accuracies import top_k_categorical_accuracy as top_k_categorical_accuracy
 from fkeras.metrics.auc import AUC as AUC
+from fkeras.metrics.calibration import CalibrationError as CalibrationError
 from fkeras.metrics.confusion import Precision as Precision
 from fkeras.metrics.confusion import Recall as Recall
 from fkeras.metrics.correlation import ConcordanceCorrelation as ConcordanceCorrelation
@@ -60,6 +61,9 @@ from fkeras.metrics.counts import FalseNegatives as FalseNegatives
 from fkeras.metrics.counts import FalsePositives as FalsePositives
 from fkeras.metrics.counts import TrueNegatives as TrueNegatives
 from fkeras.metrics.counts import TruePositives as TruePositives
+from fkeras.metrics.error_rates import TokenErrorRate as TokenErrorRate
+from fkeras.metrics.error_rates import character_error_rate as character_error_rate
+from fkeras.metrics.error_rates import word_error_rate as word_error_rate
 from fkeras.metrics.f_score import F1Score as F1Score
 from fkeras.metrics.f_score import FBetaScore as FBetaScore
 from fkeras.metrics.mean_losses import BinaryCrossentropy as BinaryCrossentropy
@@ -96,5 +100,9 @@ from fkeras.metrics.overlap import IoU as IoU
 from fkeras.metrics.overlap import MeanIoU as MeanIoU
 from fkeras.metrics.overlap import OneHotIoU as OneHotIoU
 from fkeras.metrics.overlap import OneHotMeanIoU as OneHotMeanIoU
+from fkeras.metrics.retrieval import NDCG as NDCG
+from fkeras.metrics.retrieval import RecallAtK as RecallAtK
+from fkeras.metrics.retrieval import ndcg as ndcg
+from fkeras.metrics.retrieval import recall_at_k as recall_at_k
 
 _publish(__name__)

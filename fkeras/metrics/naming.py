@@ -19,14 +19,17 @@ from fkeras.losses.naming import kind_of_classes
 from fkeras.metrics import (
     accuracies,
     auc,
+    calibration,
     confusion,
     correlation,
     counts,
+    error_rates,
     f_score,
     mean_losses,
     metric,
     operating_points,
     overlap,
+    retrieval,
 )
 from fkeras.metrics.metric import MeanMetricWrapper, Metric
 
@@ -41,6 +44,9 @@ NAMES: Mapping[str, type[Metric]] = by_name(
     operating_points.METRICS,
     overlap.METRICS,
     correlation.METRICS,
+    retrieval.METRICS,
+    calibration.METRICS,
+    error_rates.METRICS,
 )
 
 

@@ -15,9 +15,12 @@ from fkeras.utils.images import array_to_img as array_to_img
 from fkeras.utils.images import img_to_array as img_to_array
 from fkeras.utils.images import load_img as load_img
 from fkeras.utils.images import save_img as save_img
+from fkeras.utils.nearest import nearest_items as nearest_items
 from fkeras.utils.packing import PackedSequences as PackedSequences
 from fkeras.utils.packing import pack_sequences as pack_sequences
 from fkeras.utils.programs import cache_programs as cache_programs
+from fkeras.utils.report import ClassificationReport as ClassificationReport
+from fkeras.utils.report import classification_report as classification_report
 from fkeras.utils.sequences import pad_sequences as pad_sequences
 from fkeras.utils.sources.dataset import Dataset as Dataset
 from fkeras.utils.sources.files import audio_dataset_from_directory as audio_dataset_from_directory

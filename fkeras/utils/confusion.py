@@ -100,7 +100,7 @@ class ConfusionMatrix:
         if size <= _MOST_SHOWN:
             for row, column in np.argwhere(self.counts):
                 color = "white" if shares[row, column] > 0.5 else "black"
-                text = _text(self.counts[row, column])
+                text = count_text(self.counts[row, column])
                 axes.text(column, row, text, ha="center", va="center", color=color)
             turned = 90 if max(map(len, self.class_names)) > 3 else 0
             axes.set_xticks(range(size), self.class_names, rotation=turned)
@@ -113,7 +113,7 @@ class ConfusionMatrix:
 
     def __repr__(self) -> str:
         if len(self.counts) > _MOST_SHOWN:
-            pairs = (f"  {a} as {b}: {_text(count)}" for a, b, count in self.mistakes())
+            pairs = (f"  {a} as {b}: {count_text(count)}" for a, b, count in self.mistakes())
             return "\n".join(
                 [f"{self._totals()}, {len(self.counts)} classes; most frequent:", *pairs]
             )
@@ -132,11 +132,11 @@ class ConfusionMatrix:
         """Returns the cells of the table, with headings, recall and precision."""
         rows = [["label \\ prediction", *self.class_names, "recall"]]
         for name, row, share in zip(self.class_names, self.counts, self.recall, strict=True):
-            rows.append([name, *map(_text, row), _percent(share)])
+            rows.append([name, *map(count_text, row), _percent(share)])
         return [*rows, ["precision", *map(_percent, self.precision), ""]]
 
     def _totals(self) -> str:
-        return f"accuracy {_percent(self.accuracy)} of {_text(self.counts.sum())}"
+        return f"accuracy {_percent(self.accuracy)} of {count_text(self.counts.sum())}"
 
     def _repr_html_(self) -> str:
         """Returns the table with a color for each share of a label's samples, for notebooks."""
@@ -198,7 +198,17 @@ def confusion_matrix(
         precision          100.0%  50.0%
         accuracy 66.7% of 3
     """
-    where = "confusion_matrix"
+    return count_pairs("confusion_matrix", labels, predictions, class_names, sample_weight)
+
+
+def count_pairs(
+    where: str,
+    labels: Any,
+    predictions: Any,
+    class_names: Sequence[str] | None,
+    sample_weight: Any,
+) -> ConfusionMatrix:
+    """Returns the matrix of `confusion_matrix`; `where` names the function in messages."""
     names = class_names_of(where, class_names)
     rows, _, first = classes_of(where, "labels", labels, names)
     columns, _, second = classes_of(where, "predictions", predictions, names)
@@ -243,7 +253,8 @@ def _percent(share: float) -> str:
     return "-" if np.isnan(share) else f"{share:.1%}"
 
 
-def _text(count: Any) -> str:
+def count_text(count: Any) -> str:
+    """Returns a number of samples, or a sum of weights, as text."""
     return f"{int(count):,}" if count == int(count) else f"{count:,.2f}"
 
 

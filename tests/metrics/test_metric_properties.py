@@ -44,6 +44,10 @@ DRAWN = (
     (metrics.OneHotMeanIoU(4, dtype="float32"), ONE_HOT),
     (metrics.IoU(4, [0, 1], ignore_class=2, dtype="float32"), CLASSES),
     (metrics.BinaryIoU(dtype="float32"), SCORES),
+    (metrics.RecallAtK(2), LABELS),
+    (metrics.NDCG(3, sparse_y_true=False), "numbers"),
+    (metrics.CalibrationError(5), LABELS),
+    (metrics.TokenErrorRate(), "tokens"),
 )
 
 
@@ -51,6 +55,10 @@ def rows(kind, seed):
     if kind == "values":
         rng = np.random.default_rng(seed)
         return tuple(rng.normal(size=(2, ROWS)).astype("float32"))
+    if kind == "tokens":
+        rng = np.random.default_rng(seed)
+        weight = rng.random(ROWS).astype("float32")
+        return *rng.integers(0, 4, (2, ROWS, 4)).astype("int32"), weight
     (y_true, y_pred, weight), *_ = batches(kind, seed, sizes=(ROWS,))
     return y_true, y_pred, weight
 

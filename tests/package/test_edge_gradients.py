@@ -25,15 +25,15 @@ TARGETS = {
 }
 # the exact gradient exceeds the range of float32
 OVERFLOWS = {
-    (f"Categorical{kind}-{targets}", float(np.float32(v)))
-    for kind in ("Crossentropy", "FocalCrossentropy")
+    (f"{name}-{targets}", float(np.float32(v)))
+    for name in ("CategoricalCrossentropy", "CategoricalFocalCrossentropy", "DiceCrossentropy")
     for targets in ("large", "huge")
     for v in (1e-30, -1e-30)
 }
 # these take class numbers, or are compared elsewhere
 OTHER_LOSSES = (
     *("Loss", "LossFunctionWrapper", "CTC", "Circle", "SparseCategoricalCrossentropy"),
-    "CategoricalGeneralizedCrossEntropy",
+    *("CategoricalGeneralizedCrossEntropy", "CRPS", "GaussianNLL", "InfoNCE", "StudentTNLL"),
 )
 
 # rows of the table of operations that have no gradient, and the reasons

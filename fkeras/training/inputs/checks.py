@@ -289,7 +289,16 @@ def _check_targets(trainer: Trainer, model: Network, y: Arrays) -> None:
         if head.loss is not None:
             shape = (len(array), *head.spec.shape[1:])
             head.loss.check_targets(array, jax.ShapeDtypeStruct(shape, "float32"))
-    check_finite(y, "y")
+    if not any(head.loss is not None and head.loss._takes_missing for head in heads):
+        check_finite(y, "y")
+    else:  # such a loss has checked its targets
+        pairs = zip(names, heads, arrays, strict=True)
+        others = {
+            name: array
+            for name, head, array in pairs
+            if array is not None and not (head.loss is not None and head.loss._takes_missing)
+        }
+        check_finite(others, "y")
 
 
 def require_loss(trainer: Trainer, model: Layer) -> None:

@@ -165,6 +165,9 @@ OTHERS = (
     *("BaseOptimizer", "Constraint", "Initializer", "LearningRateSchedule", "Loss", "MeanMetric"),
     *("Metric", "Optimizer", "Regularizer"),
     *("LossFunctionWrapper", "MeanMetricWrapper", "MultiOptimizer", "Rowwise"),
+    # fkeras's own
+    *("CRPS", "DiceCrossentropy", "GaussianNLL", "IgnoreMissing", "InfoNCE", "Quantile"),
+    *("CalibrationError", "NDCG", "RecallAtK", "StudentTNLL", "TokenErrorRate"),
 )
 
 
