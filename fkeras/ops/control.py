@@ -7,15 +7,18 @@ symbolic tensors of the graph, which have no values inside the function.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 
 from fkeras.engine.call.node import is_symbolic
-from fkeras.engine.symbolic.define import tree_op
+from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.symbolic.define import elementwise, tree_op
 from fkeras.engine.symbolic.operation import Op, lift
 from fkeras.engine.values import structure
 from fkeras.ops.numpy.searching import where
@@ -24,6 +27,7 @@ __all__ = (
     "associative_scan",
     "cond",
     "custom_gradient",
+    "error_if",
     "fori_loop",
     "map",
     "scan",
@@ -244,6 +248,66 @@ def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> An
     """
     # JAX expects tuples; Keras also accepts lists
     return jax.jvp(fun, tuple(primals), tuple(tangents), has_aux=has_aux)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _checked(x: jax.Array, failed: jax.Array, message: str) -> jax.Array:
+    def stop(failed: np.ndarray) -> np.ndarray:
+        if np.any(failed):
+            raise ValueError(message)
+        return np.zeros(np.shape(failed), bool)
+
+    def ask(failed: jax.Array) -> jax.Array:
+        return jax.pure_callback(
+            stop, jax.ShapeDtypeStruct((), bool), failed, vmap_method="expand_dims"
+        )
+
+    # the host is asked only where the condition holds; the result is False if it returns
+    stopped = jax.lax.cond(failed, ask, jnp.zeros_like, failed)
+    return jnp.where(stopped, jnp.zeros_like(x), x)
+
+
+@_checked.defjvp
+def _checked_jvp(message: str, primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+    return _checked(*primals, message), tangents[0]
+
+
+@elementwise
+def error_if(x: Any, condition: Any, message: str) -> jax.Array:
+    """Returns x, and raises an error with the message if the condition holds anywhere.
+
+    The check also runs in compiled programs, where the program asks the host only if the condition holds.
+    Use the result: a program drops a check whose result nothing needs. Gradients pass unchanged.
+
+    Args:
+        x: array of any shape.
+        condition: Booleans of any shape.
+        message: text of the error: what was expected, and what to do.
+
+    Raises:
+        ValueError: outside of compiled programs, with the message.
+        jax.errors.JaxRuntimeError: inside, when the result is used; the message is the last line. In
+            some cases JAX raises a ValueError instead.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> @jax.jit
+        ... def root(x):
+        ...     return jnp.sqrt(fk.ops.error_if(x, x < 0, "root: expected numbers of 0 or more."))
+        >>> root(4.0)
+        Array(2., dtype=float32, weak_type=True)
+    """
+    if not isinstance(message, str):
+        raise TypeError(
+            f"error_if: message: expected a text, received {describe_value(message)}. Write "
+            'fk.ops.error_if(x, x < 0, "expected numbers of 0 or more").'
+        )
+    x, failed = jnp.asarray(x), jnp.any(jnp.asarray(condition).astype(bool))
+    if isinstance(failed, Tracer) or isinstance(x, Tracer):
+        return _checked(x, failed, message)
+    if failed:
+        raise ValueError(message)
+    return x
 
 
 def custom_gradient(f: Callable) -> Op:

@@ -82,6 +82,7 @@ MATH = (
 )
 
 CONTROL = (
+    row("error_if", X, call=lambda ops, x: ops.error_if(x, x > 9, "large"), keras=False),
     row("cond", X, call=lambda ops, x: ops.cond(ops.sum(x) > 0, lambda: x, lambda: -x)),
     row("switch", 1, [jnp.sin, jnp.cos], X),
     row("scan", lambda c, x: (c + x, c * x), np.zeros(3, "float32"), X),

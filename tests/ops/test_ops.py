@@ -320,3 +320,32 @@ def test_operations_pickle_by_name():
         operation = getattr(fk.ops, name)
         if isinstance(operation, fk.ops.Op):
             assert pickle.loads(pickle.dumps(operation)) == operation, name
+
+
+def test_error_if_raises_outside_and_inside_of_programs():
+    def check(x):
+        return fk.ops.error_if(x, x < 0, "expected numbers of 0 or more.") * 2.0
+
+    good, bad = np.array([1.0, 2.0], "float32"), np.array([1.0, -2.0], "float32")
+    for run in (
+        check,
+        jax.jit(check),
+        jax.vmap(check),
+        jax.jit(lambda x: jax.value_and_grad(lambda x: check(x).sum())(x)[0] * x),
+    ):
+        assert np.asarray(run(good)).shape == (2,)
+        with pytest.raises(
+            (ValueError, jax.errors.JaxRuntimeError), match="expected numbers of 0 or more"
+        ):
+            np.asarray(run(bad))
+    np.testing.assert_array_equal(jax.jit(check)(good), [2, 4])
+    np.testing.assert_array_equal(jax.grad(lambda x: check(x).sum())(good), [2, 2])
+    integers = jax.jit(lambda x: fk.ops.error_if(x, x > 3, "large"))(np.array([1, 3], "int32"))
+    assert integers.dtype == "int32"
+    x = fk.Input((2,))
+    model = fk.Model(x, fk.ops.error_if(x, x < 0, "negative"))
+    np.testing.assert_array_equal(model(good[None]), good[None])
+    with pytest.raises((ValueError, jax.errors.JaxRuntimeError), match="negative"):
+        np.asarray(model(bad[None]))
+    with pytest.raises(TypeError, match="error_if: message: expected a text, received 3"):
+        fk.ops.error_if(good, False, 3)

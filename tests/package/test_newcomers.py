@@ -69,7 +69,7 @@ MISTAKES = (
     ("model(np.ones(4, 'float32'))", r"x\[None\]"),
     ("model.fit(X, Y)", "trainer.fit"),
     ("model.a", r"model.layers\['a'\]"),
-    ("model['a']", r"by name. Write `model.layers\['a'\]`"),
+    ("model['z']", "there is no layer 'z'"),
     ("model.parameters()", "jax.tree.leaves"),
     ("model.to('cuda')", "jax.device_put"),
     ("model.zero_grad()", "jax.grad"),

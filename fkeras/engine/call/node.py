@@ -41,6 +41,8 @@ class Node(SignatureFields):
         inputs: the symbolic tensors among the arguments.
         resolved: the layer with everything settled that depends on the shapes of its inputs.
         location: file and line of the user's call, "file:line", for messages.
+        origin: for an input of a model's own tensors, the node of the `fk.Input` from which the model
+            was made; else None.
 
     Example:
         >>> import fkeras as fk
@@ -49,7 +51,7 @@ class Node(SignatureFields):
         (Dense(2), (None, 2))
     """
 
-    __slots__ = ("__weakref__", "inputs", "layer", "location", "resolved", "signature")
+    __slots__ = ("__weakref__", "inputs", "layer", "location", "origin", "resolved", "signature")
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class Node(SignatureFields):
         inputs: tuple = (),
         resolved: Layer | None = None,
         location: str = "",
+        origin: Node | None = None,
     ):
         set_field = object.__setattr__
         set_field(self, "layer", layer)
@@ -65,6 +68,7 @@ class Node(SignatureFields):
         set_field(self, "inputs", inputs)
         set_field(self, "resolved", layer if resolved is None else resolved)
         set_field(self, "location", location)
+        set_field(self, "origin", origin)
 
     @property
     def args(self) -> Template:

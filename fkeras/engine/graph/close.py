@@ -19,7 +19,7 @@ from fkeras.engine.call.signature import input_signature
 from fkeras.engine.graph.call_table import Call
 from fkeras.engine.graph.graph import Graph
 from fkeras.engine.graph.layer_dict import LayerDict
-from fkeras.engine.messages.errors import DisconnectedGraphError
+from fkeras.engine.messages.errors import DisconnectedGraphError, suggest
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.symbolic.input import InputLayer, is_input
 from fkeras.engine.values import structure
@@ -99,6 +99,12 @@ def close(inputs: Tree, outputs: Tree, where: str = "Model") -> tuple[Graph, Lay
     return graph.bind(layers), LayerDict(layers)
 
 
+def origins_of(graph: Graph, inputs: Tree) -> dict[int, Node]:
+    """Returns the node of each `fk.Input` among the inputs of a graph, by slot."""
+    pairs = zip(graph.input_slots, structure.number(inputs)[1], strict=True)
+    return {slot: t.node.origin or t.node for slot, t in pairs if is_input(t)}
+
+
 def _numbered(tree: Tree, noun: str, where: str) -> tuple[Any, list]:
     template, tensors = structure.number(tree)
     if not tensors:
@@ -128,6 +134,9 @@ def _input_nodes(tensors: list, where: str) -> dict[Key, Node]:
             )
         if is_input(tensor):
             nodes[key] = tensor.node
+            # an input of `model.inputs` stands for the fk.Input of the model too
+            if tensor.node.origin is not None:
+                nodes[id(tensor.node.origin), 0] = tensor.node
         else:  # cut the graph: a new input replaces the tensor
             layer = InputLayer(batch_shape=tensor.spec.dims, dtype=tensor.dtype)
             nodes[key] = Node(layer, input_signature(tensor.spec))
@@ -190,7 +199,8 @@ def _raise_disconnected(
     remedy = f"Add that tensor to the inputs: fk.Model([..., {name}], outputs)."
     if any(other.outputs[0] == spec for other in input_nodes):  # `fk.Model(m.inputs, head(h))`
         remedy = (
-            "An input of this shape is given, but is another tensor: `model.inputs` returns new tensors. "
+            "An input of this shape is given, but is another tensor: `model.inputs` of a built or changed "
+            "model are new tensors, since other layers were recorded. "
             f"Pass the fk.Input that the outputs were computed from, fk.Model({name}, outputs), or compute "
             "the outputs from tensors of the model, such as model.tensor('dense')."
         )
@@ -256,6 +266,39 @@ def layer_names(layers: list[Any], where: str) -> dict[int, str]:
             layers_by_name[name] = layer
         names[id(layer)] = name
     return names
+
+
+def exchanged(graph: Graph, layers: LayerDict, where: str) -> Mapping[str, Any]:
+    """Returns the layers of `model.layers | {...}`, resolved and checked on the recorded shapes.
+
+    Raises:
+        ValueError: for an unknown name, and for a layer with other outputs.
+    """
+    for name in layers.changed:
+        if name not in graph.calls_of:
+            raise ValueError(
+                f"{where}: layers: there is no layer {name!r}.{suggest(name, graph.calls_of)} Its layers are: "
+                f"{', '.join(list(graph.calls_of)[:12])}. For another graph write fk.transforms.insert."
+            )
+    resolved = dict(layers.items())
+    for name in layers.changed:
+        for number in graph.calls_of[name]:
+            call = graph.calls[number]
+            resolved[name] = resolved[name]._resolve(*graph.call_specs(number))
+            signature, _ = infer(
+                resolved[name], call.signature.recorded, *graph.input_specs(number)
+            )
+            if signature.outputs != call.outputs:
+                received, expected = (
+                    ", ".join(f"{spec} {spec.dtype}" for spec in specs)
+                    for specs in (signature.outputs, call.outputs)
+                )
+                raise ValueError(
+                    f"{where}: layers[{name!r}]: expected a layer that returns {expected}, received "
+                    f"{layers[name]!r}, which returns {received}. For another result write "
+                    f"fk.transforms.replace(model, {{{name!r}: layer}}), which records the graph again."
+                )
+    return resolved
 
 
 def _check_shared(graph: Graph, layers: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from fkeras.engine.graph.printers import layers_document, unfolding_layers
 from fkeras.engine.layer.layer import Layer
-from fkeras.engine.messages.errors import suggest
+from fkeras.engine.messages.errors import describe_value, suggest
 from fkeras.engine.migration_hints.hints import hints
 from fkeras.engine.values.annotations import Option, Tree
 from fkeras.engine.values.frozen import FrozenDict
@@ -90,16 +90,40 @@ class LayerDict(FrozenDict[Layer]):
         (2, 2, 2)
         >>> list(model.layers)
         ['input_layer', 'dense', 'head']
+        >>> model.replace(layers=model.layers | {"dense": fk.layers.Dense(4, "relu")})["dense"]
+        Dense(4, relu, name='dense')
     """
 
-    __slots__ = ("_listed",)
+    __slots__ = ("_listed", "changed")
+
+    #: the names whose layers `model.layers | {...}` has exchanged
+    changed: tuple[str, ...]
 
     def __init__(self, items: Mapping[str, Layer] = FrozenDict(), listed: tuple | None = None):
         super().__init__(items)
         object.__setattr__(self, "_listed", listed)
+        object.__setattr__(self, "changed", ())
 
     def like(self, items: Mapping[str, Any]) -> LayerDict:
         return LayerDict(items, self._listed)
+
+    def __or__(self, other: Mapping[str, Any]) -> LayerDict:  # type: ignore[override]
+        """Returns the layers with others under some names: `model.replace(layers=model.layers | {...})`."""
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        for name, layer in other.items():
+            if not isinstance(layer, Layer):
+                raise TypeError(
+                    f"model.layers: expected a layer for {name!r}, received {describe_value(layer)}. A function "
+                    f"takes the place of a layer in fk.transforms.replace(model, {{{name!r}: function}})."
+                )
+        named = {
+            n: x.replace(name=n) if n in self._items and x.name != n else x
+            for n, x in other.items()
+        }
+        layers = LayerDict({**self._items, **named}, self._listed)
+        object.__setattr__(layers, "changed", (*self.changed, *named))
+        return layers
 
     def in_order(self) -> list[Layer]:
         """Returns the layers in the order of positions."""

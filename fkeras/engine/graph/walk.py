@@ -94,13 +94,20 @@ def put_outputs(graph: Graph, slots: list[Any], number: int, value: Tree) -> Non
     slots[first : first + len(values)] = values
 
 
-def open_graph(graph: Graph, layers: Mapping[str, Any]) -> tuple[KerasTensor, ...]:
-    """Returns a symbolic tensor for each slot, with a history of nodes equal to the calls."""
+def open_graph(
+    graph: Graph, layers: Mapping[str, Any], origins: Mapping[int, Node]
+) -> tuple[KerasTensor, ...]:
+    """Returns a symbolic tensor for each slot, with a history of nodes equal to the calls.
+
+    Args:
+        origins: the node of the `fk.Input` that an input was, by slot.
+    """
     tensors: list[KerasTensor] = []
     # all calls in the order of the slots, inputs included: nothing is computed
     for call in graph.calls:
         inputs = tuple(tensors[slot] for slot in call.inputs)
-        node = Node(layers[call.layer], call.signature, inputs)
+        origin = origins.get(len(tensors))
+        node = Node(layers[call.layer], call.signature, inputs, origin=origin)
         tensors.extend(KerasTensor(node, i) for i in range(len(call.outputs)))
     return tuple(tensors)
 

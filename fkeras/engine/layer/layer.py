@@ -46,6 +46,7 @@ from fkeras.engine.migration_hints.classes import check_class
 from fkeras.engine.migration_hints.dropped import returned
 from fkeras.engine.tree import donated, labels, weight_lists
 from fkeras.engine.tree.axes import AxisNames
+from fkeras.engine.tree.places import WeightPlaces
 from fkeras.engine.tree.skeleton import (
     CACHES,
     WEIGHT,
@@ -421,6 +422,14 @@ class Layer(Traits):
                 "`layer.build(jax.random.key(0), (None, 8))`."
             )
         return sum(int(np.prod(w.shape)) for w in leaves_of(self) if w is not None)
+
+    @property
+    def at(self) -> WeightPlaces[Self]:
+        """Weights by path: `model.at["dense/kernel"].set(w)` returns a copy with another array.
+
+        `.get()` returns the array, and `.apply(function)` a copy with a function of the array.
+        """
+        return WeightPlaces(self)
 
     def get_weights(self, state: Mapping[str, Any] | None = None) -> list[np.ndarray]:
         """Returns weights and state as NumPy arrays, in Keras's order."""

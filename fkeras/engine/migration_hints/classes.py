@@ -6,6 +6,7 @@ otherwise be ignored without an error.
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ def check_class(cls: type, composes: bool) -> None:
 
     Raises:
         TypeError: for `build(self, input_shape)`, for a `call` with a parameter `training` or
-            `mask`, for a `compute_mask` that no base class declares, and for
-            `keras_class_name`, which became `keras_form`.
+            `mask`, for a `compute_mask` that no base class declares, for a field with the name of
+            an attribute of all layers, and for `keras_class_name`, which became `keras_form`.
 
     Example:
         >>> import fkeras as fk
@@ -82,6 +83,20 @@ def check_class(cls: type, composes: bool) -> None:
         raise TypeError(
             f"{cls.__name__}: keras_class_name is never read. Instead: `keras_form = "
             f"fk.engine.KerasForm(class_name={name!r})`."
+        )
+    # the property would be the default of such a field
+    taken = next(
+        (
+            name
+            for name in inspect.get_annotations(cls)
+            if name not in cls.__dict__ and isinstance(getattr(cls, name, None), property)
+        ),
+        None,
+    )
+    if taken is not None:
+        raise TypeError(
+            f"{cls.__name__}: the field {taken!r} has the name of an attribute that all layers have. Rename the "
+            f"field, or give it a default: `{taken}: int = fk.option(default=...)`."
         )
     build, call = cls.__dict__.get("build"), cls.__dict__.get("call")
     names = _parameters(build)

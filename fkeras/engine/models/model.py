@@ -15,7 +15,7 @@ from fkeras.engine.config.configurable import convert_fields
 from fkeras.engine.config.keras_form import KerasForm
 from fkeras.engine.config.policy import DTypePolicy
 from fkeras.engine.config.serialization import inner_config
-from fkeras.engine.graph.close import close
+from fkeras.engine.graph.close import close, origins_of
 from fkeras.engine.graph_json.read import graph_from_config
 from fkeras.engine.graph_json.rule_keys import read_rule
 from fkeras.engine.graph_json.write import graph_config
@@ -90,6 +90,8 @@ class Model(StringNetwork):
         graph, layers = close(inputs, outputs, self._where)
         set_field(self, "graph", graph)
         set_field(self, "layers", layers)
+        # kept by this object alone: the layers of a copy may differ from those that were recorded
+        self.__dict__["_origins"] = origins_of(graph, inputs)
         if not self.trainable:
             pass_on_trainable(self)
             set_field(self, "graph", graph.bind(self.layers))

@@ -15,7 +15,7 @@ from fkeras.engine.config.configurable import convert_fields
 from fkeras.engine.config.policy import DTypePolicy
 from fkeras.engine.config.policy_maps import policy_at
 from fkeras.engine.config.serialization import deserialize, inner_config, serialize
-from fkeras.engine.graph.close import close, layer_names
+from fkeras.engine.graph.close import close, layer_names, origins_of
 from fkeras.engine.graph.layer_dict import LayerDict
 from fkeras.engine.graph_json.rule_keys import read_rule, written_rule
 from fkeras.engine.layer.layer import Layer
@@ -106,6 +106,7 @@ class Sequential(StringNetwork):
         set_field(self, "_mask_rule", STRICT)
         if start is not None:
             graph, closed_layers = self._close(start)
+            self.__dict__["_origins"] = origins_of(graph, start)
             set_field(self, "graph", graph)
             set_field(self, "layers", LayerDict(closed_layers, self._order))
 
@@ -193,12 +194,12 @@ class Sequential(StringNetwork):
         return iter(self._members)
 
     @overload
-    def __getitem__(self, index: int) -> Layer: ...
+    def __getitem__(self, index: int | str) -> Layer: ...
 
     @overload
     def __getitem__(self, index: slice) -> Self: ...
 
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: int | str | slice) -> Any:
         if isinstance(index, slice):
             positions = range(len(self))[index]
             return self._from_members(

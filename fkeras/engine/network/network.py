@@ -15,6 +15,7 @@ from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.network_inputs import check_ranges, match_inputs
 from fkeras.engine.call.node import symbolic_arguments
 from fkeras.engine.config.keras_form import KerasForm
+from fkeras.engine.graph.close import exchanged
 from fkeras.engine.graph.graph import Graph
 from fkeras.engine.graph.layer_dict import LayerDict
 from fkeras.engine.graph.listing import lines_text
@@ -92,7 +93,10 @@ class Network(KeepsTokens, Layer):
     def replace(self, **fields: Field) -> Self:
         copy = super().replace(**fields)
         if "layers" in fields:
-            copy.__dict__["layers"] = LayerDict(copy.__dict__["layers"], copy._listed())
+            layers, given = copy.__dict__["layers"], fields["layers"]
+            if isinstance(given, LayerDict) and given.changed and self.graph is not None:
+                layers = exchanged(self.graph, given, self._where)
+            copy.__dict__["layers"] = LayerDict(layers, copy._listed())
         graph = copy.__dict__["graph"]
         if graph is not None and copy.__dict__["layers"] is not self.layers:
             copy.__dict__["graph"] = graph.bind(copy.__dict__["layers"])
@@ -239,9 +243,11 @@ class Network(KeepsTokens, Layer):
             values |= {d: n for d, n in sizes if isinstance(d, str) and isinstance(n, int)}
         return tuple(Spec(tuple(_bind(d, values) for d in s.dims), s.dtype) for s in graph.specs)
 
-    def __getitem__(self, index: Any) -> Any:
-        kind = "name" if isinstance(index, str) else "index"
-        raise TypeError(f"{self._where}: has no layers by {kind}. Write `model.layers[{index!r}]`.")
+    def __getitem__(self, index: str) -> Layer:
+        """Returns a layer by name, as `model.layers[name]`."""
+        if isinstance(index, str):
+            return self.layers[index]
+        raise TypeError(f"{self._where}: has no layers by index. Write `model.layers[{index!r}]`.")
 
     def apply(
         self,
@@ -298,7 +304,8 @@ class Network(KeepsTokens, Layer):
         """
         tensors = self.__dict__.get("_opened")
         if tensors is None:
-            tensors = open_graph(self._require_graph("The symbolic view"), self.layers)
+            graph = self._require_graph("The symbolic view")
+            tensors = open_graph(graph, self.layers, self.__dict__.get("_origins", {}))
             self.__dict__["_opened"] = tensors
         return tensors
 

@@ -23,7 +23,7 @@ from fkeras.engine.tree.walk import layers_in, map_layers
 from fkeras.engine.values.annotations import Layer, Leaf
 
 WEIGHT = "fkeras.weight"
-CACHES = ("_cut", "_leaves", "_opened", "_plain", "_skeleton")
+CACHES = ("_cut", "_leaves", "_opened", "_origins", "_plain", "_skeleton")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -387,3 +387,31 @@ def test_an_axis_of_data_dependent_size_has_a_new_name():
     assert fk.ops.lift(lambda a: shorten(a)[:, :0])(x).spec.dims == ("b", 0)
     unchanged = fk.ops.lift(lambda a: shorten(jnp.pad(a, ((0, 0), (1, 0)))))(x)
     assert unchanged.spec.dims == ("b", "d1"), "an axis that keeps its size keeps its word"
+
+
+def test_the_inputs_of_a_model_stand_for_the_inputs_it_was_made_from():
+    a, b = fk.Input((3,), name="left"), fk.Input((2,))
+    body = layers.Dense(4, name="body")
+    h = body(a)
+    model = fk.Model({"y": b, "x": a}, layers.Concatenate()([h, b]))
+    head = layers.Dense(1, name="head")
+    branched = fk.Model(model.inputs, head(h))
+    assert branched.input_names == model.input_names
+    built = branched.build(jax.random.key(0))
+    expected = fk.Model({"y": b, "x": a}, head(h)).build(jax.random.key(0))
+    x = {"x": np.ones((2, 3), "float32"), "y": np.ones((2, 2), "float32")}
+    np.testing.assert_array_equal(built(x), expected(x))
+    # tensors of the model and of its history
+    both = fk.Model(model.inputs, [model.tensor("concatenate"), layers.ReLU()(a)])
+    assert both.build(jax.random.key(0))(x)[1].shape == (2, 3)
+    again = fk.Model(branched.inputs, layers.ReLU()(h))
+    assert again.build(jax.random.key(0))(x).shape == (2, 4)
+    sequential = fk.Sequential([a, body])
+    assert fk.Model(sequential.inputs, head(h)).output_names == ("head",)
+    with pytest.raises(ValueError, match="given twice"):
+        fk.Model([model.inputs["x"], a, b], h)
+    # the layers of a built model hold weights, which the recorded layers lack
+    for changed in (model.build(jax.random.key(0)), model.replace(name="other")):
+        with pytest.raises(fk.DisconnectedGraphError, match="of a built or changed model"):
+            fk.Model(changed.inputs, head(h))
+    assert fk.Model(model.inputs, head(h)) == branched

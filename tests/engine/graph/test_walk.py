@@ -36,7 +36,7 @@ def test_a_call_without_a_value_leaves_its_slots():
 @pytest.mark.exhaustive
 def test_a_recorded_graph_opens_and_closes_to_itself():
     graph, model = graph_and_layers()
-    tensors = open_graph(graph, model.layers)
+    tensors = open_graph(graph, model.layers, {})
     inputs = {graph.coords[slot].layer: tensors[slot] for slot in graph.input_slots}
     reclosed = fk.Model(inputs, [tensors[slot] for slot in graph.output_slots])
     assert reclosed.graph == graph

@@ -27,6 +27,7 @@ EXCEPTIONS = {
 OURS_ALONE = {
     "arrays only": "bartlett blackman hamming hanning kaiser empty eye identity ones tri zeros",
     "a function of others in Keras": "image.extract_patches_3d",
+    "not in Keras": "error_if",
 }
 
 

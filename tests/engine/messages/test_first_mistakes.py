@@ -51,8 +51,6 @@ def unpacked():
         (lambda: built().apply({"params": {"a": X}}, X), r"model.apply\(x, state=state\)"),
         (lambda: built().apply({"params": 1}, X), r"model.apply\(x, state=state\)"),
         (lambda: model().init(KEY, X), r"model = model.build\(jax.random.key\(0\)\)"),
-        (lambda: chain()["a"], r"model.layers\['a'\]"),
-        (lambda: built()["a"], r"model.layers\['a'\]"),
         (lambda: list(built()), r"model.layers\[0\]"),
         (lambda: model()(X), r"`model = model.build\(jax.random.key\(0\)\)`"),
         (lambda: jax.jit(lambda m, x: m(x))(model(), X), "`model = model.build"),
