@@ -19,6 +19,9 @@ from fkeras.generation.samplers.rules import History, Sampler, process
 
 _Carry = TypeVar("_Carry", bound=Any)
 
+# tokens of a row that a model with caches reads at once
+_PIECE = 512
+
 
 class Sampling(NamedTuple):
     """The samplers, keys and ids of a call.
@@ -176,7 +179,7 @@ def read_prompt(
     if not is_cache:
         state = new_state(reader.any_model(), cached, state, batch, capacity, slack)
     held = lengths_of(state) if cached else None
-    logits, after = reader.read(state, prompt.ids, prompt.valid)
+    logits, after = read_pieces(reader, state, prompt)
     causal = jnp.asarray(True)
     if not cached:
         # the same prompt followed by other tokens
@@ -192,6 +195,29 @@ def read_prompt(
             mixed = (held > 0) & (held <= boundary) & (end > boundary)
             logits = jnp.where(mixed[:, None], jnp.nan, logits)
     return reader, after, logits, causal
+
+
+def read_pieces(reader: Reader, state: State, prompt: Prompt) -> tuple[jax.Array, State]:
+    """Returns `(logits, state)` after the prompt; long prompts are read piece by piece into the caches.
+
+    The memory for the prompt then does not grow with its length, and padding is not read. A model
+    without caches, and positions that depend on the length of a text, need the whole text at once.
+    """
+    (batch, width), form = prompt.ids.shape, reader.form
+    if width <= _PIECE or not form.cached or form.scaled or form.boundaries:
+        return reader.read(state, prompt.ids, prompt.valid)
+    ids, valid = (jnp.pad(x, ((0, 0), (0, -width % _PIECE))) for x in (prompt.ids, prompt.valid))
+
+    def read(index: jax.Array, carry: tuple[jax.Array, State]) -> tuple[jax.Array, State]:
+        logits, state = carry
+        piece = [jax.lax.dynamic_slice_in_dim(x, index * _PIECE, _PIECE, 1) for x in (ids, valid)]
+        new, state = reader.read(state, *piece)
+        # a row without a token in this piece ended in an earlier piece
+        return jnp.where(piece[1][:, :1], new, logits), state
+
+    count = jnp.max(jnp.sum(valid, axis=1, dtype=jnp.int32))
+    start = jnp.zeros((batch, form.vocabulary), jnp.float32)
+    return jax.lax.fori_loop(0, -(-count // _PIECE), read, (start, state))
 
 
 def _sampled(reader: Reader, sampling: Sampling, carry: Carry, steps: jax.Array) -> Carry:

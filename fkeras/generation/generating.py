@@ -43,8 +43,9 @@ def generate(
     """Continues prompts with new tokens; each row of `ids` is a prompt.
 
     One compiled program prefills the prompt, and another decodes in calls of about 0.1 seconds, between
-    which signals such as that of Ctrl-C are handled. Prompts are padded to a power of two, and caches grow
-    in few and large steps, so that prompts and limits of similar lengths share programs. A model whose
+    which signals such as that of Ctrl-C are handled. Prompts are padded to a power of two, and read in
+    pieces of 512 tokens; caches grow in few and large steps, and their first size does not depend on
+    `max_new_tokens`, so that prompts of similar lengths and all limits share programs. A model whose
     layers have KV caches reads each token once. Other models recompute all tokens for each new token, and
     must be causal. The function works under `jax.jit` and `jax.vmap`, for example over keys, without the
     arguments that run on the host (`stop`, `stream`), as one program with room for all tokens.

@@ -25,7 +25,7 @@ from fkeras.generation.decoding import (
 from fkeras.generation.loaded import LoadedModel, parts_of
 from fkeras.generation.logprobs import Logprobs, finished, finished_on_host
 from fkeras.generation.reading import Reader
-from fkeras.generation.running import Runner, enlarged_state, size_for
+from fkeras.generation.running import Runner, enlarged_state, first_size, size_for
 from fkeras.generation.samplers.rules import Beam, Greedy, Sampler
 from fkeras.generation.speculation import Speculation
 from fkeras.generation.watching import Stream, Watcher, watch
@@ -160,7 +160,7 @@ class Generator:
         if is_traced:
             prompts.check_traced(limit)
         else:
-            size = size_for(reader.form, size, limit)
+            size = first_size(reader.form, width, limit, batch)
         room = _Room(width, limit, size, self._slack(stream), self.draft is not None)
         begun = _begun(reader, state, prompt, room)
         reader, room = begun.reader, begun.room
@@ -323,10 +323,9 @@ def _begun(reader: Reader, state: Any, prompt: Prompt, room: _Room) -> _Begun:
         # the caches of the caller grow like those of this call
         slack, size = shortage.slack, shortage.room - shortage.slack
         if shortage.used >= size:
-            most = shortage.used + limit
-            size = max(
-                size_for(reader.form, most, limit), size_for(reader.form, min(2 * size, most))
-            )
+            used, rows = shortage.used, len(prompt.ids)
+            larger = size_for(reader.form, min(2 * size, used + limit))
+            size = max(first_size(reader.form, used, limit, rows), larger)
             state = enlarged_state(reader, state, len(prompt.ids), size + slack, slack)
         room = _Room(shortage.used, limit, size, slack, drafts)
     capacity = capacities.capacity(reader, size, slack)

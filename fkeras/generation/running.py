@@ -26,22 +26,35 @@ _Carry = TypeVar("_Carry", bound=Any)
 
 # seconds of a call
 _SECONDS = 0.1
-# new tokens for which there is room at first: in a model that computes all tokens again, and with caches
-_FIRST = (64, 512)
-# the smallest size, for the same two kinds of models
+# new tokens for which a model that computes all tokens again has room at first
+_FIRST = 64
+# new tokens for which the caches of a call have room at first, and those of each row of a large batch
+_FIRST_CACHED, _LEAST_CACHED = 256, 32
+# the smallest size: of a model that computes all tokens again, and of caches
 _LEAST = (16, 64)
+# sizes of caches up to this number are powers of two
+_POWERS = 1024
 
 
-def size_for(form: Form, tokens: int, new: int | None = None) -> int:
-    """Returns a number of tokens with room for `tokens`, of which `new` are new tokens.
+def first_size(form: Form, width: int, new: int, rows: int) -> int:
+    """Returns the number of tokens of a row for which a call has room at first.
 
-    Without `new` the result has room for all tokens, otherwise for the first new tokens at least.
+    With caches the number does not depend on `new`, so that all limits share their programs.
+
+    Args:
+        width: the number of tokens before the first new token.
+        new: the maximum number of new tokens.
+        rows: the number of rows.
     """
-    if new is not None:
-        tokens = tokens - new + min(new, _FIRST[form.cached])
-    least = _LEAST[form.cached]
-    # at most an eighth more than needed: attention reads all places of a cache
-    step = max(least // 2, (1 << (tokens - 1).bit_length()) // 16)
+    first = max(_LEAST_CACHED, _FIRST_CACHED // rows) if form.cached else min(new, _FIRST)
+    return size_for(form, width + first)
+
+
+def size_for(form: Form, tokens: int) -> int:
+    """Returns a number of tokens, one of few, with room for `tokens`."""
+    least, top = _LEAST[form.cached], 1 << (tokens - 1).bit_length()
+    # attention reads all places of a cache: at most an eighth more than needed in a large cache
+    step = top if form.cached and top <= _POWERS else max(least // 2, top // 16)
     return max(least, -(-tokens // step) * step)
 
 

@@ -7,6 +7,9 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.generation import decoding
+from fkeras.generation.caches import new_state
+from fkeras.generation.decoding import Prompt, read_pieces
 from fkeras.generation.reading import Form, Reader, parts_of
 from tests.support import language_models
 
@@ -69,3 +72,30 @@ def test_a_loop_on_tpus_reads_unpacked_codes():
     for platform in ("tpu", "cpu"):
         text = traced.lower(lowering_platforms=(platform,)).as_text()
         assert ("xi4>" in text) == (platform == "tpu")
+
+
+@pytest.mark.parametrize("mask", [None, fk.masks.Causal() & fk.masks.Window(3)], ids=str)
+def test_long_prompts_are_read_in_pieces(mask, monkeypatch):
+    model = language_models.cached(depth=1, mask=mask)
+    reader = Reader(model, None, (), Form("ids", (), True, 11))
+    ids = np.random.default_rng(0).integers(0, 11, (3, 11)).astype("int32")
+    valid = np.arange(11) < np.array([[11], [4], [1]])
+
+    @jax.jit
+    def read(ids, valid):
+        state = new_state(model, True, {}, 3, 20, 0)
+        first = read_pieces(reader, state, Prompt(ids[:, :3], valid[:, :3], {}))
+        monkeypatch.setattr(decoding, "_PIECE", 4)
+        pieces = read_pieces(reader, state, Prompt(ids, valid, {}))
+        next = read_pieces(reader, first[1], Prompt(ids[:, 3:], valid[:, 3:], {}))
+        return reader.read(state, ids, valid), pieces, next
+
+    (logits, state), (found, pieces), (next, continued) = read(ids, valid)
+    np.testing.assert_allclose(found, logits, rtol=1e-5, atol=1e-6)
+    # a state that has tokens; the last row has none behind
+    np.testing.assert_allclose(next[:2], logits[:2], rtol=1e-5, atol=1e-6)
+    for other in (pieces, continued):
+        assert other["positions"]["length"].tolist() == [11, 4, 1]
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), other, state
+        )

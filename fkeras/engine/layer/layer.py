@@ -203,7 +203,8 @@ class Layer(Traits):
         """Computes the `Output` of a call; passes on the mask of the input, the "and" of several masks."""
         mask = context.mask
         if isinstance(mask, list | tuple | dict):
-            present = [m for m in jax.tree.leaves(mask) if m is not None]
+            # inputs often share one mask
+            present = {id(m): m for m in jax.tree.leaves(mask) if m is not None}.values()
             mask = functools.reduce(jnp.logical_and, present) if present else None
         return Output(self.call(*inputs, **options), mask=mask)
 

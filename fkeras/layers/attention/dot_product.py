@@ -172,9 +172,9 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
             pairs = self._pairs_of_indices(query, key, masks, attention_mask)
             y = self._attend(context, query, key, value, by_index, bias, pairs)
             return fk.Output(y, mask=masks[0])
-        for mask in masks:
-            if mask is not None:
-                positions = jnp.where(as_booleans(mask), positions, -1)
+        # query, key and value usually share one mask
+        for mask in {id(mask): mask for mask in masks if mask is not None}.values():
+            positions = jnp.where(as_booleans(mask), positions, -1)
         if context.state:
             y, cache = self._attend_to_cache(
                 context, query, key, value, positions, bias, attention_mask

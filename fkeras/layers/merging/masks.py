@@ -64,12 +64,22 @@ def merge_masks(inputs: Sequence[jax.Array], masks: Masks, rule: str = "all") ->
         masks: for each tensor a mask of its leading axes, or None.
         rule: "all" or "any".
     """
+    if rule == "any" and any(m is None for m in masks):
+        return None
     ndim = max(x.ndim for x in inputs)
-    pairs = list(zip(inputs, masks, strict=True))
-    rank = max((m.ndim + ndim - x.ndim for x, m in pairs if m is not None), default=0)
+    # a mask of several inputs counts once: XLA keeps `mask & mask`, a longer chain with each residual block
+    pairs = {(id(m), x.ndim): (x, m) for x, m in zip(inputs, masks, strict=True) if m is not None}
+    rank = max((m.ndim + ndim - x.ndim for x, m in pairs.values()), default=0)
+    if len(pairs) == 1:
+        ((_, mask),) = pairs.values()
+        if mask.ndim == rank and mask.dtype == bool:
+            return mask
+    distinct = [
+        m if pairs.pop((id(m), x.ndim), None) else None for x, m in zip(inputs, masks, strict=True)
+    ]
     # axes after `rank` have size 1 in every aligned mask: remove them
-    present = [m.reshape(m.shape[:rank]) for m in aligned(inputs, masks) if m is not None]
-    if not present or (rule == "any" and len(present) < len(masks)):
+    present = [m.reshape(m.shape[:rank]) for m in aligned(inputs, distinct) if m is not None]
+    if not present:
         return None
     return functools.reduce(jnp.logical_and if rule == "all" else jnp.logical_or, present)
 

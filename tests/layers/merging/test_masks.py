@@ -49,6 +49,24 @@ def test_masks_any_computes_as_keras(kind, given):
         np.testing.assert_array_equal(out.mask, mask)
 
 
+@pytest.mark.parametrize("rule", ["all", "any"])
+def test_one_mask_of_several_inputs_stays_one_mask(rule):
+    # `mask & mask` in each residual block would be a chain, which XLA computes again in each fusion
+    mask = np.array([[True, False]])
+    x = np.ones((1, 2, 3), "float32")
+
+    def merge(x, mask):
+        y = layers.Add(masks=rule).apply([x, x, x], mask=[mask] * 3)
+        assert y.mask is mask
+        # an input of more axes without a mask
+        return layers.Multiply().apply([y.value, x[:, None]], mask=[y.mask, None]).mask
+
+    assert jax.jit(merge)(x, mask).tolist() == [[[True, False]]]
+    out = layers.Add(masks=rule).apply([x, x, x], mask=[mask, mask, ~mask])
+    assert out.mask.tolist() == [[rule == "any"] * 2]
+    assert layers.Add(masks="any").apply([x, x], mask=[mask, None]).mask is None
+
+
 def test_any_with_broadcast_inputs_and_fewer_axes():
     x, mask = PARTS[0], MASKS[0]
     row = PARTS[1][:, :1]
