@@ -19,8 +19,6 @@ from fkeras.authoring.engine import (
     describe_value,
     explains_arguments,
     get_policy,
-    leaves_of,
-    skeleton_of,
 )
 from fkeras.authoring.saving import (
     abstract_build,
@@ -42,6 +40,7 @@ from fkeras.host.containers.stored import Stored
 from fkeras.host.processes.arrays import put
 from fkeras.pretrained.files.generation import Generation
 from fkeras.pretrained.opening import Source, open_source
+from fkeras.pretrained.quantizing import Coding, specs_of
 from fkeras.pretrained.tables.config import Config
 from fkeras.pretrained.tables.dtypes import layer_policies
 from fkeras.pretrained.tables.layout import Layout
@@ -93,6 +92,7 @@ def load(
     dtype: str | DTypePolicy | None = None,
     mesh: jax.sharding.Mesh | None = None,
     sharding: str | Mapping[str, Any] | None = None,
+    quantize: Any = None,
     ignore: Sequence[str] | str = (),
     ignore_keys: Sequence[str] | str = (),
     part: str | None = None,
@@ -111,6 +111,9 @@ def load(
             the model has the dtype of the checkpoint.
         mesh: mesh of the devices, as in `fk.Trainer`.
         sharding: sharding of the weights on the mesh, as in `fk.Trainer`.
+        quantize: "int8", "int4" or another quantization without samples, as for `fk.quantize`, whose result
+            the model is. Each layer is quantized once its weights are read, so that the memory never
+            holds the whole model as floats. None for floats.
         ignore: patterns of the names of tensors to skip, such as "score.*".
         ignore_keys: keys of `config.json` or of the GGUF file to skip, such as "logit_multiplier" or
             "text_config.dropout".
@@ -126,8 +129,8 @@ def load(
         FileNotFoundError: for a missing folder or file.
         FileError: for a damaged file, an unknown architecture, an unknown key of the configuration, and
             tensors that are missing, unexpected or of another shape.
-        ValueError: for a dtype that is no floating-point dtype, and a sharding that does not fit the
-            weights.
+        ValueError: for a dtype that is no floating-point dtype, a sharding that does not fit the
+            weights, and a quantization that needs samples or fits no layer.
 
     Example:
         >>> import jax, tempfile, fkeras as fk
@@ -156,15 +159,18 @@ def load(
         policies = layer_policies(weight_sources, policy)
         model = with_policies(model, lambda path, layer: policies(path))
         model, state_shapes = abstract_build(model)
+    # after `reading`, whose errors name the file
+    coding, names = None if quantize is None else Coding(model, quantize), specs_of(model).keys()
+    model = model if coding is None else coding.model
     if placing is not None:
         model, state_shapes = placing.apply(model, state_shapes)
-    skeleton = skeleton_of(model)
-    shapes = dict(zip(skeleton.names, leaves_of(model), strict=True))
-    shapes = {name: shape for name, shape in shapes.items() if shape is not None}
     entries = state_entries(state_shapes)
-    shapes |= entries
+    places = {**specs_of(model), **entries}
+    # the floats of a quantized layer stay on the default device until the layer is complete
+    floats = places if coding is None else places | coding.floats
+    shapes = {name: floats[name] for name in [*names, *entries]}
     _check_shapes(matches, shapes, tensors, source.file)
-    weights = _read(matches, shapes, tensors, source.file)
+    weights = _read(matches, shapes, tensors, source.file, coding, places)
     state = with_arrays(state_shapes, {("state", name): weights.pop(name) for name in entries})
     model = replace_weights(model, weights)
     if placing is not None:
@@ -180,8 +186,8 @@ def _policy(dtype: Any) -> DTypePolicy:
     if policy is None or policy.name not in NAMES:
         raise ValueError(
             f"pretrained.load: expected one of {', '.join(NAMES)} as dtype, received "
-            f"{describe_value(dtype)}. Leave dtype out to load the dtype of the checkpoint; quantize the "
-            'loaded model: fk.quantize(loaded.model, "int8"), or "float8".'
+            f"{describe_value(dtype)}. Leave dtype out to load the dtype of the checkpoint; to "
+            'quantize write quantize="int8", "int4" or "float8".'
         )
     return policy
 
@@ -267,26 +273,45 @@ def _read(
     shapes: Mapping[str, Any],
     tensors: Mapping[str, Stored],
     file: str,
+    coding: Coding | None,
+    places: Mapping[str, Any],
 ) -> dict[str, jax.Array]:
-    """Reads the tensors one by one to their devices, and compares copies with the weights."""
+    """Reads the tensors one by one to their devices, and compares copies with their originals.
+
+    Args:
+        shapes: the weights as they are read.
+        places: the weights of the model: codes of quantized layers.
+    """
     weights: dict[str, jax.Array] = {}
     not_finite = []
-    # copies come last, after the weights to which they are compared
-    for match in sorted(matches, key=lambda match: match.copy):
-        stored = [tensors[name] for name in match.tensors]
+    originals = {path: match for match in matches if not match.copy for path in match.weights}
+    for match in matches if coding is None else coding.ordered(matches):
         with reading(file, match.tensors[0]):
-            arrays = match.operation.read_all(tuple(source.read() for source in stored))
-            for path, array in zip(match.weights, arrays, strict=True):
+            arrays = _arrays_of(match, tensors)
+            for path, array in arrays.items():
                 if match.copy:
-                    _check_copy(match.tensors[0], array, weights[path], path)
+                    original = _arrays_of(originals[path], tensors)[path]
+                    _check_copy(match.tensors[0], array, original, shapes[path].dtype, path)
                     continue
                 if not is_finite(array):
                     not_finite.append(match.tensors[0])
-                weights[path] = _placed(array, shapes[path], stored[0].release)
-            for source in stored:
-                source.release()
+                release = tensors[match.tensors[0]].release
+                weights[path] = _placed(array, shapes[path], release)
+            for name in match.tensors:
+                tensors[name].release()
+        if coding is not None and not match.copy:
+            for path, codes in coding.code(weights, match.weights).items():
+                like = places[path]
+                is_split = getattr(like, "sharding", None) is not None
+                weights[path] = put(np.asarray(codes), like.sharding) if is_split else codes
     warn_not_finite(not_finite, file)
     return weights
+
+
+def _arrays_of(match: Match, tensors: Mapping[str, Stored]) -> dict[str, np.ndarray]:
+    """Returns the weights of a match by path, as views of the mapped file if possible."""
+    arrays = match.operation.read_all(tuple(tensors[name].read() for name in match.tensors))
+    return dict(zip(match.weights, arrays, strict=True))
 
 
 def _placed(array: np.ndarray, like: Any, release: Callable[[], None]) -> jax.Array:
@@ -309,8 +334,8 @@ def _placed(array: np.ndarray, like: Any, release: Callable[[], None]) -> jax.Ar
     return placed.block_until_ready()
 
 
-def _check_copy(name: str, array: np.ndarray, weight: jax.Array, path: str) -> None:
-    if not np.array_equal(np.asarray(array, weight.dtype), np.asarray(weight), equal_nan=False):
+def _check_copy(name: str, array: np.ndarray, original: np.ndarray, dtype: Any, path: str) -> None:
+    if not np.array_equal(np.asarray(array, dtype), np.asarray(original, dtype), equal_nan=False):
         raise FileError(
             f"expected a copy of {path!r}, received other numbers. If config.json ties the tensors, set "
             "tie_word_embeddings to false to use both; otherwise skip this tensor, which transformers does "

@@ -10,6 +10,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import fkeras as fk
+from fkeras.pretrained import quantizing
 from tests.pretrained import checks, folders
 
 NORM = "model.layers.1.input_layernorm.weight"
@@ -167,6 +168,78 @@ def test_numbers_that_are_not_finite_are_reported(tmp_path):
         fk.pretrained.load(folders.copy("mistral", tmp_path, broken))
 
 
+def _float_bytes():
+    arrays = jax.live_arrays()
+    return sum(a.nbytes for a in arrays if a.ndim > 1 and a.dtype in ("float32", "bfloat16"))
+
+
+@pytest.mark.parametrize(
+    ("name", "quantization", "options"),
+    [
+        ("mistral", "int4", {}),
+        *(
+            pytest.param(*row, marks=pytest.mark.exhaustive)
+            for row in (
+                ("mistral", "int8", {"dtype": "bfloat16"}),
+                ("mistral", fk.quantizers.Int4QuantizationConfig(block_size=8), {}),
+                ("qwen3", "int8", {}),
+                ("phi3", "int4", {}),
+                ("gpt2", "int8", {}),
+                ("bert", "int8", {}),
+            )
+        ),
+    ],
+    ids=str,
+)
+def test_layers_are_quantized_as_they_are_read(name, quantization, options, monkeypatch):
+    # seconds: quantizes each layer of two models
+    expected = fk.pretrained.load(checks.DATA / name, **options)
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(expected.model) if leaf.ndim > 1)
+    expected = expected._replace(model=fk.quantize(expected.model, quantization))
+    before, alive = _float_bytes(), []
+
+    def quantize(layer, config):
+        alive.append(_float_bytes() - before)
+        return fk.quantize(layer, config)
+
+    monkeypatch.setattr(quantizing, "quantize", quantize)
+    loaded = fk.pretrained.load(checks.DATA / name, quantize=quantization, **options)
+    assert loaded.model == expected.model
+    # the first call has specs alone; then one layer, its scales, and layers that have no codes
+    assert len(alive) > 5 and max(alive) < 0.7 * size
+
+
+@pytest.mark.exhaustive
+def test_quantized_folders_of_other_forms(tmp_path):
+    folder = folders.copy(
+        "qwen3",
+        tmp_path,
+        lambda tensors: tensors.update({HEAD: tensors["model.embed_tokens.weight"].copy()}),
+    )
+    loaded = fk.pretrained.load(folder, quantize="int8")
+    assert loaded.model == fk.pretrained.load(checks.DATA / "qwen3", quantize="int8").model
+    for quantization, message in (
+        ("int5", "int5"),
+        (True, "True"),
+        ("gptq/4/128", "needs samples"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fk.pretrained.load(folder, quantize=quantization)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(jax.device_count() < 8, reason="needs eight devices")
+def test_codes_are_placed_on_their_shards():
+    mesh = jax.make_mesh((4, 2), ("data", "model"))
+    rules = {"hidden": "model"}
+    plain = fk.pretrained.load(checks.DATA / "mistral", quantize="int8").model
+    loaded = fk.pretrained.load(checks.DATA / "mistral", quantize="int8", mesh=mesh, sharding=rules)
+    assert loaded.model.layers["block_0"].layers["gate"].kernel.sharding.spec == P(None, "model")
+    for ours, theirs in zip(jax.tree.leaves(loaded.model), jax.tree.leaves(plain), strict=True):
+        assert len(ours.sharding.device_set) == 8
+        assert np.array_equal(ours, theirs)
+
+
 @pytest.mark.skipif(jax.device_count() < 8, reason="needs eight devices")
 def test_tensors_are_read_into_their_shards():
     mesh = jax.make_mesh((4, 2), ("data", "model"))
@@ -194,7 +267,7 @@ def test_wrong_arguments_are_reported(tmp_path):
     with pytest.raises(TypeError, match="expected a path"):
         fk.pretrained.load(3)
     for dtype in ("float33", "int8", "float8", "auto", "complex64", fk.DTypePolicy("int8")):
-        with pytest.raises(ValueError, match=r"one of float32, .* received .*fk.quantize\("):
+        with pytest.raises(ValueError, match=r"one of float32, .* received .*write quantize="):
             fk.pretrained.load(checks.DATA / "mistral", dtype=dtype)
     (tmp_path / "page.safetensors").write_text("<!DOCTYPE html>")
     with pytest.raises(fk.FileError, match="a web page"):
