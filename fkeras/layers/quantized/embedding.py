@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
@@ -20,6 +21,9 @@ from fkeras.layers.quantized.packed_products import PackedProduct, checked_scale
 from fkeras.layers.quantized.products import arrange, integer_product, rounded_product
 from fkeras.quantizers import abs_max_quantize_grouped_with_zero_point, pack_int4
 from fkeras.quantizers.codes import dequantize_groups, int4_codes
+
+# elements of a table that are quantized at once
+_SLICE = 1 << 22
 
 
 class QuantizedEmbedding(Quantized):
@@ -90,20 +94,40 @@ class QuantizedEmbedding(Quantized):
 
     def encode(self, layer: Any) -> Self:
         """Returns a copy with the quantized vectors of a built layer."""
-        codes, scale, zero = self._codes(layer.embeddings.T)
+        codes, scale, zero = self._codes(layer.embeddings, 0)
         weights = {"embeddings": codes.T, "embeddings_scale": scale.T}
         if zero is not None:
             groups = np.arange(layer.output_dim) // self.quantization.block_size
             weights |= {"embeddings_zero": zero.T, "g_idx": groups.astype("float32")}
         reverse = getattr(layer, "reverse_embeddings", None)
         if reverse is not None:
-            codes, scale, zero = self._codes(reverse)
+            codes, scale, zero = self._codes(reverse, 1)
             weights |= {"reverse_embeddings": codes, "reverse_embeddings_scale": scale}
             if zero is not None:  # floats, as in Keras
                 weights["reverse_embeddings_zero"] = zero.astype(scale.dtype)
         return self._coded(**weights)
 
-    def _codes(self, matrix: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    def _codes(self, vectors: Any, axis: int) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+        """Returns codes, scales and zero points, the vectors along their last axes.
+
+        Args:
+            vectors: the vectors along an axis, (v, d) or (d, v).
+            axis: the axis of v.
+        """
+        # slice by slice: the steps to the codes take several times the memory of the floats
+        count = vectors.shape[axis]
+        size = max(1, _SLICE // max(1, vectors.shape[1 - axis]))
+        slices = []
+        for start in range(0, count, size) or (0,):
+            part = jax.lax.dynamic_slice_in_dim(vectors, start, min(size, count - start), axis)
+            slices.append(self._codes_of(part.T if axis == 0 else part))
+        if len(slices) == 1:
+            return slices[0]
+        codes, scale, zero = zip(*slices, strict=True)
+        join = functools.partial(jnp.concatenate, axis=-1)
+        return join(codes), join(scale), None if zero[0] is None else join(zero)
+
+    def _codes_of(self, matrix: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array | None]:
         """Returns codes, scales and zero points of a matrix (d, v)."""
         block = getattr(self.quantization, "block_size", None)
         if block is not None:

@@ -455,3 +455,14 @@ def test_bad_arguments_are_rejected(what):
     call, words = BAD[what]
     with pytest.raises((ValueError, TypeError), match=words):
         call()
+
+
+@pytest.mark.parametrize(
+    "quantization", ["int8", "int4", fk.quantizers.Int4QuantizationConfig(block_size=2)], ids=str
+)
+def test_large_tables_are_quantized_in_slices(quantization, monkeypatch):
+    layer = layers.ReversibleEmbedding(7, 5, tie_weights=False)
+    layer = layer.build(jax.random.key(0), jax.ShapeDtypeStruct((None, 3), "int32"))
+    expected = fk.quantize(layer, quantization)
+    monkeypatch.setattr("fkeras.layers.quantized.embedding._SLICE", 12)  # 2 vectors, 1 in the last
+    assert fk.quantize(layer, quantization) == expected
