@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.generation.caches import State, lengths_of, new_state, take_back
+from fkeras.generation.caches import State, enlarged, lengths_of, new_state, take_back
 from fkeras.generation.logprobs import Logprobs, no_logprobs, written
-from fkeras.generation.reading import Inputs, Reader
+from fkeras.generation.reading import Constant, Inputs, Reader
 from fkeras.generation.samplers.rules import History, Sampler, process
 
 _Carry = TypeVar("_Carry", bound=Any)
@@ -152,7 +152,6 @@ class OneToken(Method):
         return (_advance_in_place if donate else _advance)(reader, sampling, carry, steps)
 
 
-@functools.partial(jax.jit, static_argnums=(3, 4, 5))
 def read_prompt(
     reader: Reader,
     state: State,
@@ -174,12 +173,35 @@ def read_prompt(
         The reader with the constants of the encoder; the state after the prompt; the logits of the next
         token; and whether the logits are independent of later tokens, which a model without caches needs.
     """
+    constants, state, logits, causal = _prompt_read(
+        reader, state, prompt, capacity, slack, is_cache, limit
+    )
+    return dataclasses.replace(reader, constants=constants), state, logits, causal
+
+
+# returns no weights: a compiled program would copy them
+@functools.partial(jax.jit, static_argnums=(3, 4, 5))
+def _prompt_read(
+    reader: Reader,
+    state: State,
+    prompt: Prompt,
+    capacity: int,
+    slack: int,
+    is_cache: bool,
+    limit: jax.Array,
+) -> tuple[tuple[Constant, ...], State, jax.Array, jax.Array]:
     reader = reader.with_constants(prompt.inputs)
-    cached, batch = reader.form.cached, prompt.ids.shape[0]
+    cached, (batch, width) = reader.form.cached, prompt.ids.shape
+    larger = None
     if not is_cache:
-        state = new_state(reader.any_model(), cached, state, batch, capacity, slack)
+        larger = new_state(reader.any_model(), cached, state, batch, capacity, slack)
+        # attention reads all places: the prompt needs no places for new tokens
+        few = cached and width < capacity and not _is_long(reader, width)
+        size = width if few else capacity
+        state = new_state(reader.any_model(), cached, state, batch, size, slack)
     held = lengths_of(state) if cached else None
     logits, after = read_pieces(reader, state, prompt)
+    after = after if larger is None else enlarged(after, larger)
     causal = jnp.asarray(True)
     if not cached:
         # the same prompt followed by other tokens
@@ -194,7 +216,13 @@ def read_prompt(
             end = held + jnp.sum(prompt.valid, axis=1) + limit
             mixed = (held > 0) & (held <= boundary) & (end > boundary)
             logits = jnp.where(mixed[:, None], jnp.nan, logits)
-    return reader, after, logits, causal
+    return reader.constants, after, logits, causal
+
+
+def _is_long(reader: Reader, width: int) -> bool:
+    """Returns whether a prompt of this width is read in pieces."""
+    form = reader.form
+    return width > _PIECE and form.cached and not form.scaled and not form.boundaries
 
 
 def read_pieces(reader: Reader, state: State, prompt: Prompt) -> tuple[jax.Array, State]:
@@ -203,8 +231,8 @@ def read_pieces(reader: Reader, state: State, prompt: Prompt) -> tuple[jax.Array
     The memory for the prompt then does not grow with its length, and padding is not read. A model
     without caches, and positions that depend on the length of a text, need the whole text at once.
     """
-    (batch, width), form = prompt.ids.shape, reader.form
-    if width <= _PIECE or not form.cached or form.scaled or form.boundaries:
+    batch, width = prompt.ids.shape
+    if not _is_long(reader, width):
         return reader.read(state, prompt.ids, prompt.valid)
     ids, valid = (jnp.pad(x, ((0, 0), (0, -width % _PIECE))) for x in (prompt.ids, prompt.valid))
 
@@ -216,7 +244,7 @@ def read_pieces(reader: Reader, state: State, prompt: Prompt) -> tuple[jax.Array
         return jnp.where(piece[1][:, :1], new, logits), state
 
     count = jnp.max(jnp.sum(valid, axis=1, dtype=jnp.int32))
-    start = jnp.zeros((batch, form.vocabulary), jnp.float32)
+    start = jnp.zeros((batch, reader.form.vocabulary), jnp.float32)
     return jax.lax.fori_loop(0, -(-count // _PIECE), read, (start, state))
 
 

@@ -99,3 +99,15 @@ def test_long_prompts_are_read_in_pieces(mask, monkeypatch):
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), other, state
         )
+
+
+def test_a_prefill_copies_no_weights():
+    model = language_models.cached(depth=1)
+    reader = Reader(model, None, (), Form("ids", (), True, 11))
+    ids = np.array([[1, 2, 3, 0]], "int32")
+    prompt = Prompt(jnp.asarray(ids), jnp.asarray(ids > 0), {})
+    after, state, *_ = decoding.read_prompt(reader, {}, prompt, 16, 0, False, jnp.int32(3))
+    assert after.model is model
+    # the prompt is read into places for itself, then the caches get room for new tokens
+    shapes = [leaf.shape for leaf in jax.tree.leaves(model.init_cache(1, 16))]
+    assert [leaf.shape for leaf in jax.tree.leaves(state)] == shapes
