@@ -299,6 +299,7 @@ def repeated(
     def run_unpacked(reader: Reader, carry: _Carry) -> _Carry:
         return run(reader.unpacked(), carry)
 
+    reader = reader.with_wide_scales()
     if not reader.has_packed_codes:
         return run(reader, carry)
     return jax.lax.platform_dependent(reader, carry, tpu=run_unpacked, default=run)

@@ -22,12 +22,15 @@ from fkeras.authoring.transforms import runs_graph
 from fkeras.engine import Call, Layer, Model, Network, Output, sublayers
 from fkeras.generation.caches import State, map_rows, row_axes, state_specs
 from fkeras.generation.positions import Entry, Uses, follow, token_entry, whole_entry
+from fkeras.layers import LayerNormalization, RMSNormalization
 from fkeras.transforms import inline, replace_layers
 
 #: a value and its mask, or None
 Constant: TypeAlias = tuple[jax.Array, jax.Array | None]
 #: by name, the inputs beside the token ids
 Inputs: TypeAlias = Mapping[str, Constant]
+
+_NORMALIZATIONS = (LayerNormalization, RMSNormalization)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,6 +180,24 @@ class Reader:
 
         def change(path: str, layer: Layer) -> Layer | None:
             return layer.unpacked() if isinstance(layer, Quantized) else None
+
+        return dataclasses.replace(self, model=replace_layers(self.model, change))
+
+    def with_wide_scales(self) -> Reader:
+        """Returns the reader whose normalizations have float32 in place of 16-bit scales, with equal results.
+
+        Normalizations compute in float32: outside of a loop the scales are cast once.
+        """
+        if self.rows is not None:
+            return self
+
+        def change(path: str, layer: Layer) -> Layer | None:
+            policy = layer.dtype
+            is_half = policy.variable_dtype == policy.compute_dtype in ("bfloat16", "float16")
+            if not isinstance(layer, _NORMALIZATIONS) or not is_half:
+                return None
+            wide = jax.tree.map(lambda leaf: leaf.astype("float32"), layer)
+            return wide.replace(dtype=f"mixed_{policy.compute_dtype}")
 
         return dataclasses.replace(self, model=replace_layers(self.model, change))
 

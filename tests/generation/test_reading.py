@@ -111,3 +111,23 @@ def test_a_prefill_copies_no_weights():
     # the prompt is read into places for itself, then the caches get room for new tokens
     shapes = [leaf.shape for leaf in jax.tree.leaves(model.init_cache(1, 16))]
     assert [leaf.shape for leaf in jax.tree.leaves(state)] == shapes
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "mixed_bfloat16"])
+def test_scales_of_norms_are_cast_before_the_loop(dtype):
+    config = fk.pretrained.LlamaConfig(20, 8, 12, 1, 2, num_key_value_heads=1)
+    model = fk.cast(fk.pretrained.build(config).build(jax.random.key(0)), dtype)
+    reader = Reader(model, None, (), Form("ids", (), True, 20))
+    ids = np.array([[1, 2, 3]], "int32")
+
+    @jax.jit
+    def read(reader):
+        wide, state = reader.with_wide_scales(), model.init_cache(1, 8)
+        return [r.read(state, ids, ids > 0) for r in (reader, wide)], wide.model
+
+    (expected, found), wide = read(reader)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert wide.layers["norm"].scale.dtype == "float32"
+    assert (wide.layers["embedding"] == model.layers["embedding"]) and (
+        (wide == model) == (dtype in ("float32", "mixed_bfloat16"))
+    )
