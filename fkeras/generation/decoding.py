@@ -195,8 +195,8 @@ def _prompt_read(
     larger = None
     if not is_cache:
         larger = new_state(reader.any_model(), cached, state, batch, capacity, slack)
-        # attention reads all places: the prompt needs no places for new tokens
-        few = cached and width < capacity and not _is_long(reader, width)
+        # attention reads all places: many places for new tokens are added behind the prompt
+        few = cached and 2 * width <= capacity and not _is_long(reader, width)
         size = width if few else capacity
         state = new_state(reader.any_model(), cached, state, batch, size, slack)
     held = lengths_of(state) if cached else None

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from fkeras.authoring.engine import Tree, new_slots, run_calls, structure
 from fkeras.authoring.layers import Quantized
-from fkeras.authoring.transforms import runs_graph
+from fkeras.authoring.transforms import runs_graph, with_depth
 from fkeras.engine import Call, Layer, Model, Network, Output, sublayers
 from fkeras.generation.caches import State, map_rows, row_axes, state_specs
 from fkeras.generation.positions import Entry, Uses, follow, token_entry, whole_entry
@@ -297,7 +297,9 @@ def _part(model: Network, starts: list[int], ends: list[int]) -> Part:
     tensors = [
         [model.tensor(*graph.coords[s]) for s in slots] for slots in ([*starts, *missing], ends)
     ]
-    return Part(Model(*tensors, dtype=model.dtype), len(missing))
+    # equal blocks are traced once
+    part = with_depth(Model(*tensors, dtype=model.dtype), "share")
+    return Part(part, len(missing))
 
 
 class _Uses:

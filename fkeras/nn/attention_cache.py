@@ -17,18 +17,38 @@ def write(
 ) -> dict[str, jax.Array]:
     """Returns the cache (b, S, ...) with the tokens of `entries` (b, t, ...) at the slots of their positions.
 
-    A single token of a single row is written as a slice, which accelerators do in place; other tokens by
-    a scatter.
+    A single token of a single row is written as a slice, which accelerators do in place; as many tokens as
+    slots, in the prefill of a prompt, by a gather; other tokens by a scatter.
     """
-    slots = slots_of(entries["positions"], cache["positions"].shape[1], ring)
+    size = cache["positions"].shape[1]
+    slots = slots_of(entries["positions"], size, ring)
     # False for symbolic sizes
-    store = _write_token if slots.shape == (1, 1) else _write_tokens
+    if slots.shape == (1, 1):
+        store = _write_token
+    elif slots.shape[1] == size:
+        # XLA computes the tokens of equal slots once for all layers
+        slots, store = _tokens_of(slots), _write_all
+    else:
+        store = _write_tokens
     return {n: store(cache[n], new.astype(cache[n].dtype), slots) for n, new in entries.items()}
 
 
 def _write_tokens(cache: jax.Array, new: jax.Array, slots: jax.Array) -> jax.Array:
     """Writes tokens at the slots (b, t); a slot beyond the last is not written."""
     return cache.at[jnp.arange(slots.shape[0])[:, None], slots].set(new, mode="drop")
+
+
+def _tokens_of(slots: jax.Array) -> jax.Array:
+    """Returns the number of the token of each slot (b, s), -1 for a slot without a token."""
+    steps = jnp.broadcast_to(jnp.arange(slots.shape[1]), slots.shape)
+    return _write_tokens(jnp.full_like(steps, -1), steps, slots)
+
+
+def _write_all(cache: jax.Array, new: jax.Array, tokens: jax.Array) -> jax.Array:
+    """Writes tokens by their numbers (b, s); a slot of number -1 keeps its token."""
+    tokens = tokens.reshape(*tokens.shape, *[1] * (cache.ndim - 2))
+    taken = jnp.take_along_axis(new, jnp.maximum(tokens, 0), axis=1, mode="clip")
+    return jnp.where(tokens >= 0, taken, cache)
 
 
 def _write_token(cache: jax.Array, new: jax.Array, slots: jax.Array) -> jax.Array:

@@ -88,7 +88,8 @@ def with_depth(
 
     Args:
         depth: "scan" rolls all repeated blocks, "unroll" none, "auto" those that compile faster in a
-            loop and run as fast.
+            loop and run as fast. "share" traces one of the repeated blocks of this network, which then
+            follow each other in the program.
         remat: None, or a policy of rematerialization. With a policy, a network whose other calls
             store more than its repeated blocks is not rolled: segments of its calls store less.
         training: whether the program computes gradients, whose operations a loop saves, too.
@@ -100,6 +101,9 @@ def with_depth(
         >>> with_depth(model, "scan").graph.depth
         'scan'
     """
+    if depth == "share":
+        assert isinstance(model, Network)
+        return model.replace(graph=dataclasses.replace(model.graph, depth=depth))
     # a network, like the model
     model = cast("Model", device_part(model))
     if depth == "unroll":

@@ -38,6 +38,20 @@ def test_the_token_of_one_row_is_written_like_those_of_several_rows(position, ri
         np.testing.assert_array_equal(several[name][:1], entry)
 
 
+@pytest.mark.parametrize("ring", [False, True])
+def test_as_many_tokens_as_slots_are_written_like_fewer_tokens(ring):
+    cache = cache_of(3, 4)
+    positions = np.array([[0, 1, 2, -1], [5, -1, 3, 4], [-1, -1, -1, -1]], "int32")
+    entries = {
+        "keys": -np.arange(24, dtype="float32").reshape(3, 4, 2),
+        "positions": positions,
+    }
+    halves = [{n: e[:, part] for n, e in entries.items()} for part in (slice(3), slice(3, 4))]
+    expected = write(write(cache, halves[0], ring), halves[1], ring)
+    for name, entry in write(cache, entries, ring).items():
+        np.testing.assert_array_equal(entry, expected[name])
+
+
 def test_one_program_serves_any_number_of_rows():
     (rows,) = jax.export.symbolic_shape("rows")
     cache = jax.ShapeDtypeStruct((rows, 3), "float32")

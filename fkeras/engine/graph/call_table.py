@@ -99,8 +99,8 @@ class CallTable:
         shapes: the layers as shapes, for queries about effects; see `effects`. Comparisons and
             hashes ignore the shapes.
         depth: how a network computes repeated blocks of calls: "unroll" call by call, "scan" in one
-            loop, "stack" in one loop over layers that hold the stacked weights of all blocks; see
-            `steps`.
+            loop, "stack" in one loop over layers that hold the stacked weights of all blocks, "share" by
+            calls of one traced block; see `steps`.
     """
 
     calls: tuple[Call, ...]

@@ -3,13 +3,15 @@
 The compiled program contains one block, whatever their number. Names, keys, masks and losses are those
 of the single blocks. Under depth "scan" the program stacks the weights and states of the blocks and
 returns the updates of each block. Under depth "stack" the network has no layers of single blocks: each
-layer of the second block holds the stacked weights of all blocks, under its own name.
+layer of the second block holds the stacked weights of all blocks, under its own name. Under depth "share"
+the blocks follow each other in the compiled program, and JAX traces one of them.
 """
 
 from __future__ import annotations
 
 import copy
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -47,16 +49,6 @@ def scan_blocks(execution: Execution, repeat: Repeat) -> None:
 
 def _scan(execution: Execution, repeat: Repeat, stacked: frozenset) -> None:
     template = repeat.blocks[1]
-    separate_layers = [names for names in repeat.layers if len(set(names)) > 1]
-    xs = {
-        "weights": {names[1]: _weights(execution, names, stacked) for names in separate_layers},
-        "state": {names[1]: _states(execution, names, stacked) for names in separate_layers},
-        "salts": _salts(execution, repeat) if execution.context.has_key else {},
-        "slots": {
-            slots_of_blocks[1]: _stack(list(map(execution.entry, slots_of_blocks)))
-            for slots_of_blocks in repeat.separate
-        },
-    }
     initial = [execution.entry(slot) for slot, _, _ in repeat.carried]
 
     def body(carry: list, x: dict) -> tuple[list, dict]:
@@ -78,29 +70,69 @@ def _scan(execution: Execution, repeat: Repeat, stacked: frozenset) -> None:
         }
         return new_carry, results
 
-    around = execution.context.around_block
-    length = len(repeat.blocks)
-    last, results = jax.lax.scan(
-        body if around is None else around(body), initial, xs, length=length
-    )
-    names_of = {names[1]: names for names in repeat.layers}
-    for layer, updates in results["updates"].items():
-        if names_of[layer] in stacked:
-            execution.updates[layer] = updates
-            continue
-        for index, name in enumerate(names_of[layer]):
-            execution.updates[name] = _at(updates, index)
-    for index, numbers in enumerate(repeat.blocks):
+    around, names_of = execution.context.around_block, {names[1]: names for names in repeat.layers}
+    body = body if around is None else around(body)
+    if execution.graph.depth == "share":
+        last, results = _call_blocks(jax.jit(body), initial, _inputs_of_blocks(execution, repeat))
+    else:
+        xs, length = _stacked_inputs(execution, repeat, stacked), len(repeat.blocks)
+        last, stack = jax.lax.scan(body, initial, xs, length=length)
+        for layer in [name for name in stack["updates"] if names_of[name] in stacked]:
+            execution.updates[layer] = stack["updates"].pop(layer)
+        results = [_at(stack, index) for index in range(length)]
+    for index, (numbers, result) in enumerate(zip(repeat.blocks, results, strict=True)):
+        for layer, updates in result["updates"].items():
+            execution.updates[names_of[layer][index]] = updates
         for number, template_number in zip(numbers, template, strict=True):
-            execution.losses[number] = _at(results["losses"][template_number], index)
+            execution.losses[number] = result["losses"][template_number]
         for slots_of_blocks in repeat.collected:
-            entry = _at(results["slots"][slots_of_blocks[1]], index)
-            execution.put(slots_of_blocks[index], *entry)
+            execution.put(slots_of_blocks[index], *result["slots"][slots_of_blocks[1]])
     # the last block's outputs in the place of the template's
     last_numbers = dict(zip(template, repeat.blocks[-1], strict=True))
     for (_, _, slot), entry in zip(repeat.carried, last, strict=True):
         number, output = execution.graph.producer(slot)
         execution.put(execution.graph.output_slots_of(last_numbers[number])[output], *entry)
+
+
+def _stacked_inputs(execution: Execution, repeat: Repeat, stacked: frozenset) -> dict:
+    """Returns the weights, states, salts and inputs of all blocks, stacked."""
+    separate_layers = [names for names in repeat.layers if len(set(names)) > 1]
+    return {
+        "weights": {names[1]: _weights(execution, names, stacked) for names in separate_layers},
+        "state": {names[1]: _states(execution, names, stacked) for names in separate_layers},
+        "salts": _salts(execution, repeat) if execution.context.has_key else {},
+        "slots": {
+            slots_of_blocks[1]: _stack(list(map(execution.entry, slots_of_blocks)))
+            for slots_of_blocks in repeat.separate
+        },
+    }
+
+
+def _inputs_of_blocks(execution: Execution, repeat: Repeat) -> list[dict]:
+    """Returns the weights, states, salts and inputs of each block."""
+    separate_layers = [names for names in repeat.layers if len(set(names)) > 1]
+    salts = _salts(execution, repeat) if execution.context.has_key else {}
+    inputs = [
+        {
+            "weights": {n[1]: leaves_of(execution.layers[n[index]]) for n in separate_layers},
+            "state": {n[1]: _state(execution, n[index]) for n in separate_layers},
+            "salts": _at(salts, index),
+            "slots": {slots[1]: execution.entry(slots[index]) for slots in repeat.separate},
+        }
+        for index in range(len(repeat.blocks))
+    ]
+    if any(_shapes(entry) != _shapes(inputs[0]) for entry in inputs):
+        raise _DifferentBlocksError
+    return inputs
+
+
+def _call_blocks(program: Callable, carry: list, inputs: list[dict]) -> tuple[list, list[dict]]:
+    """Calls a traced block for each of several inputs; returns the last carry, and all results."""
+    results = []
+    for entry in inputs:
+        carry, result = program(carry, entry)
+        results.append(result)
+    return carry, results
 
 
 def _run_apart(execution: Execution, repeat: Repeat, stacked: frozenset) -> None:

@@ -8,7 +8,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from fkeras.engine.graph.repeats import Repeat
-from fkeras.transforms.depth import roll, unroll
+from fkeras.transforms.depth import roll, unroll, with_depth
 
 KEY = jax.random.key(0)
 
@@ -107,10 +107,11 @@ def repeats(graph):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("depth", ["scan", "share"])
 @pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
-def test_one_loop_computes_what_single_calls_compute(make):
+def test_blocks_together_compute_what_single_calls_compute(make, depth):
     model = make().build(KEY)
-    rolled, x, state = roll(model), data(model), model.init_state()
+    rolled, x, state = with_depth(model, depth), data(model), model.init_state()
     assert repeats(rolled.graph)
 
     @jax.jit
@@ -141,7 +142,8 @@ def test_the_program_has_one_block():
         program = jax.jit(lambda m: m.apply(x, state=state).value).trace(model).jaxpr
         return str(program).count("erf")  # one for each block
 
-    assert count(model) == 6 * count(roll(model))
+    # a block that is traced once is printed once
+    assert count(model) == 6 * count(roll(model)) == 6 * count(with_depth(model, "share"))
 
 
 @pytest.mark.exhaustive
