@@ -27,8 +27,8 @@ class PackedProduct(Form):
     Bytes have two codes each; codes in `int4` arrays are not packed.
 
     Without zero points the matrix is `codes / scales`, otherwise `(codes - zero points) * scales`.
-    Accelerators multiply codes, CPUs dequantize a few outputs at a time. Scales without zero points
-    have no derivative.
+    Accelerators multiply codes, and so do CPUs for a single row, a few outputs at a time; for more rows
+    CPUs dequantize a few outputs at a time. Scales without zero points have no derivative.
 
     Args:
         block: the number of inputs with the same scales; None for all inputs.
@@ -102,7 +102,12 @@ class PackedProduct(Form):
         return jax.linear_transpose(derivative, spec)(operands[number])[0]
 
     def _product(self, x: jax.Array, *arrays: jax.Array) -> jax.Array:
-        """Computes some outputs from dequantized codes."""
+        """Computes some outputs."""
+        # one row: a CPU converts each code once, and scales the products of groups
+        if len(x) == 1 and self.outputs:
+            return self.default(x[0], *arrays)[None]
+        if len(x) == 1 and self.pairs == "inputs":
+            return self._row_products(x[0], *arrays)[None]
         codes, *factors = arrays if self.outputs else [array.T for array in arrays]
         size, columns = codes.shape
         # both halves of the bytes in one array: the low halves move to the place of the high ones
@@ -114,6 +119,22 @@ class PackedProduct(Form):
         x, block = _pairs_of_inputs(x, size), self.block and self.block // 2
         low, high = _floats(codes, [f[None] for f in factors], block)
         return x[..., 0] @ low + x[..., 1] @ high
+
+    def _row_products(
+        self, x: jax.Array, codes: jax.Array, scale: jax.Array, zero: jax.Array | None = None
+    ) -> jax.Array:
+        """Computes some outputs of x (i,), for which codes are rows: a transpose would be a slow copy."""
+        size, dtype, four = codes.shape[1], x.dtype, codes.dtype.type(4)
+        x, scale = (array.astype(wide_dtype(dtype)) for array in (x, scale))
+        pairs = _pairs_of_inputs(x, size)
+        low, high = ((codes << four) >> four).astype(x.dtype), (codes >> four).astype(x.dtype)
+        if zero is None:
+            return ((low @ pairs[:, 0] + high @ pairs[:, 1]) / scale[:, 0]).astype(dtype)
+        assert self.block is not None  # zero points and groups come together
+        spread = jnp.repeat(scale, self.block // 2, axis=1)[:, :size]
+        sums = _by_group(x, np.ones((len(x), 1)), self.block)[:, 0]
+        y = (low * spread) @ pairs[:, 0] + (high * spread) @ pairs[:, 1]
+        return (y - (scale * zero.astype(scale.dtype)) @ sums).astype(dtype)
 
 
 def _pairs_of_inputs(x: jax.Array, size: int) -> jax.Array:
