@@ -19,6 +19,7 @@ import numpy as np
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.authoring.engine import weights_by_path
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 15
 VOCABULARY, WIDTH, DEPTH, HEADS, KEY_HEADS, HIDDEN = 4096, 256, 4, 4, 2, 704
@@ -59,8 +60,8 @@ def decoder():
 def as_dict(model):
     """The weights by layer, and those of the blocks as a list."""
     weights = {"blocks": [{} for _ in range(DEPTH)]}
-    for (path,), leaf in jax.tree_util.tree_flatten_with_path(model)[0]:
-        names = path.name.split("/")
+    for path, leaf in weights_by_path(model).items():
+        names = path.split("/")
         home = weights
         if names[0].startswith("block_"):
             home, names = weights["blocks"][int(names[0][6:])], names[1:]

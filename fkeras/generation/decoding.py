@@ -159,7 +159,7 @@ def read_prompt(
     capacity: int,
     slack: int,
     is_cache: bool,
-    limit: jax.Array,
+    limit: jax.Array | np.int32,
 ) -> tuple[Reader, State, jax.Array, jax.Array]:
     """Prefills the caches with the prompt; returns `(reader, state, logits, causal)`.
 

@@ -160,7 +160,7 @@ class Generator:
         if is_traced:
             prompts.check_traced(limit)
         else:
-            size = first_size(reader.form, width, limit, batch)
+            size = first_size(reader.form, width, limit)
         room = _Room(width, limit, size, self._slack(stream), self.draft is not None)
         begun = _begun(reader, state, prompt, room)
         reader, room = begun.reader, begun.room
@@ -323,9 +323,9 @@ def _begun(reader: Reader, state: Any, prompt: Prompt, room: _Room) -> _Begun:
         # the caches of the caller grow like those of this call
         slack, size = shortage.slack, shortage.room - shortage.slack
         if shortage.used >= size:
-            used, rows = shortage.used, len(prompt.ids)
+            used = shortage.used
             larger = size_for(reader.form, min(2 * size, used + limit))
-            size = max(first_size(reader.form, used, limit, rows), larger)
+            size = max(first_size(reader.form, used, limit), larger)
             state = enlarged_state(reader, state, len(prompt.ids), size + slack, slack)
         room = _Room(shortage.used, limit, size, slack, drafts)
     capacity = capacities.capacity(reader, size, slack)

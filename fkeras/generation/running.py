@@ -26,17 +26,15 @@ _Carry = TypeVar("_Carry", bound=Any)
 
 # seconds of a call
 _SECONDS = 0.1
-# new tokens for which a model that computes all tokens again has room at first
+# new tokens for which there is room at first
 _FIRST = 64
-# new tokens for which the caches of a call have room at first, and those of each row of a large batch
-_FIRST_CACHED, _LEAST_CACHED = 256, 32
 # the smallest size: of a model that computes all tokens again, and of caches
 _LEAST = (16, 64)
 # sizes of caches up to this number are powers of two
 _POWERS = 1024
 
 
-def first_size(form: Form, width: int, new: int, rows: int) -> int:
+def first_size(form: Form, width: int, new: int) -> int:
     """Returns the number of tokens of a row for which a call has room at first.
 
     With caches the number does not depend on `new`, so that all limits share their programs.
@@ -44,10 +42,8 @@ def first_size(form: Form, width: int, new: int, rows: int) -> int:
     Args:
         width: the number of tokens before the first new token.
         new: the maximum number of new tokens.
-        rows: the number of rows.
     """
-    first = max(_LEAST_CACHED, _FIRST_CACHED // rows) if form.cached else min(new, _FIRST)
-    return size_for(form, width + first)
+    return size_for(form, width + (_FIRST if form.cached else min(new, _FIRST)))
 
 
 def size_for(form: Form, tokens: int) -> int:

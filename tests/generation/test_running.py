@@ -42,8 +42,8 @@ def _models():
 def test_tokens_do_not_depend_on_the_growth_of_caches(kind, monkeypatch):
     model, options = _models()[kind]
     expected = fk.generate(model, None, PROMPTS, max_new_tokens=28, **options)
-    for name in ("_FIRST", "_FIRST_CACHED", "_LEAST_CACHED", "_POWERS"):
-        monkeypatch.setattr(running, name, 2)
+    monkeypatch.setattr(running, "_FIRST", 2)
+    monkeypatch.setattr(running, "_POWERS", 2)
     monkeypatch.setattr(running, "_LEAST", (8, 8))
     generated = fk.generate(model, None, PROMPTS, max_new_tokens=28, **options)
     assert generated.tokens.tolist() == expected.tokens.tolist()
