@@ -56,7 +56,7 @@ def assert_equal_runs(one, two, tolerance=0.0):
         optimizers.MultiOptimizer({"items/*": optimizers.Adagrad(0.5), "*": "sgd"}),
         optax.adagrad(0.1),
     ],
-    ids=str,
+    ids=["sgd", "adagrad", "clipped", "scaled", "several", "optax"],
 )
 def test_updates_equal_those_of_complete_tables(inner):
     assert_equal_runs(trained(Rowwise(inner)), trained(inner), 1e-8)
