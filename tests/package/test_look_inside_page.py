@@ -50,10 +50,14 @@ def test_the_training_records_the_watched_values(page):
 @pytest.mark.exhaustive
 def test_values_are_those_of_the_layers(page):
     conv = page.model.layers["conv"](page.held_out)
-    np.testing.assert_allclose(page.values["conv"], conv, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(page.values["conv_ib-0"], conv, rtol=1e-4, atol=1e-5)
     head = page.model.layers["head"]
-    np.testing.assert_allclose(head(page.values["stream2"]), page.outputs, rtol=1e-4, atol=1e-3)
-    assert [key for key in page.share(page.three)[1]] == [f"block{i}/expand" for i in range(3)]
+    np.testing.assert_allclose(
+        head(page.values["stream2_ib-0"]), page.outputs, rtol=1e-4, atol=1e-3
+    )
+    assert [key for key in page.share(page.three)[1]] == [
+        f"block{i}_ib-0/expand_ib-0" for i in range(3)
+    ]
 
 
 @pytest.mark.exhaustive
@@ -66,7 +70,7 @@ def test_edits_move_the_answers(page):
     whole = page.model(page.three)[0]
     # the stream is all that later layers read
     np.testing.assert_allclose(
-        difference("stream0", streams["stream0"]), whole[3] - whole[6], rtol=1e-4
+        difference("stream0", streams["stream0_ib-0"]), whole[3] - whole[6], rtol=1e-4
     )
     assert page.answers_of.shape == (100, 50)
     assert page.changed.max() > 0.3

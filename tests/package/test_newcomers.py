@@ -130,9 +130,3 @@ def test_the_names_of_layers_in_transformers_lead_to_those_of_fkeras():
     model = fk.Model(x, block(x)).build(KEY)
     with pytest.raises(ValueError, match=r"no layer matches '\*q_proj'. Write '\*/query'"):
         fk.freeze(model, "*q_proj")
-
-
-def test_the_key_of_a_probed_value_is_the_name_of_the_layer():
-    model = make_model()
-    _, values = fk.transforms.probe(model, "a")(X)
-    np.testing.assert_allclose(values["a"], model.layers["a"](X), rtol=1e-6)

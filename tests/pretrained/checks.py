@@ -36,9 +36,9 @@ def is_a_causal_decoder(name, first="embedding"):
     probed = transforms.probe(loaded.model, [first, "block_*", "norm"])
     logits, values = jax.jit(lambda model, ids: model(ids))(probed, ids)
     hidden = [key for key in arrays if key.startswith("hidden_")]
-    blocks = [f"block_{n}" for n in range(len(hidden) - 2)]
+    blocks = [f"block_{n}_ib-0" for n in range(len(hidden) - 2)]
     # the last hidden state of transformers is that after the final norm
-    for key, place in zip(hidden, [first, *blocks, "norm"], strict=True):
+    for key, place in zip(hidden, [f"{first}_ib-0", *blocks, "norm_ib-0"], strict=True):
         np.testing.assert_allclose(values[place], arrays[key], atol=1e-4, err_msg=place)
     np.testing.assert_allclose(logits, arrays["logits"], atol=1e-4)
     greedy = arrays["greedy"]

@@ -34,7 +34,7 @@ def computes_the_numbers_of_transformers(loaded, arrays, inputs, first, mask=Non
     probed = transforms.probe(loaded.model, [first, "block_*", end])
     outputs, values = probed(inputs, mask=mask)
     kept = slice(None) if mask is None else np.asarray(mask)
-    places = [first, *(f"block_{n}" for n in range(len(blocks) - 2)), end]
+    places = [f"{first}_ib-0", *(f"block_{n}_ib-0" for n in range(len(blocks) - 2)), f"{end}_ib-0"]
     for key, place in zip(blocks, places, strict=True):
         value, right = np.asarray(values[place])[kept], arrays[key][kept]
         np.testing.assert_allclose(value, right, atol=1e-4, err_msg=place)

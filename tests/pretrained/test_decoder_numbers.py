@@ -44,7 +44,7 @@ def test_logits_hidden_states_and_tokens_equal_those_of_transformers(name, tmp_p
     close(logits, entry["logits"], "logits")
     # the last hidden state of transformers is that after the last norm
     for n in range(count - 1):
-        close(values[f"block_{n}"], entry["hidden"][n + 1], f"block_{n}")
+        close(values[f"block_{n}_ib-0"], entry["hidden"][n + 1], f"block_{n}")
     generated = fk.generate(model, None, ids[:, :7], max_new_tokens=9, cache=True)
     assert generated.tokens.tolist() == entry["greedy"]
 

@@ -83,7 +83,7 @@ def test_shares_of_the_inputs_sum_up_to_the_difference_of_the_outputs():
 def test_grad_cam_weighs_maps_by_the_mean_of_their_gradients():
     found = transforms.grad_cam(MODEL, PICTURES, 2, layer="maps", resize=False)
     _, values = transforms.probe(LOGITS, "maps")(PICTURES)
-    maps = values["maps"]
+    maps = values["maps_ib-0"]
 
     def tail(maps):
         second = LOGITS.layers["second"](maps)

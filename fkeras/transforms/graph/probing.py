@@ -79,11 +79,11 @@ def probe(
     reduce: Callable[[jax.Array], Any] | None = None,
     report: bool = False,
 ) -> Any:
-    """Returns a model that also returns values inside: `(outputs, {"name": value})`.
+    """Returns a model that also returns values inside: `(outputs, {"name_ib-0": value})`.
 
-    The key of a value is the layer; of a layer with several calls, the layer, `_ib-` and the number of
-    the call: "shared_ib-1". In a nested network, the keys of the calls are joined: "encoder/block3".
-    Weights, names and random numbers stay. The compiled program computes no value that its caller drops.
+    The key of a value is the layer, `_ib-` and the number of the call. In a nested network, the keys
+    of the calls are joined: "encoder_ib-0/block3_ib-0". Weights, names and random numbers stay. The
+    compiled program computes no value that its caller drops.
 
     Args:
         model: a model with a graph.
@@ -106,10 +106,10 @@ def probe(
         >>> model = fk.Sequential([fk.Input((4,)), body, head]).build(jax.random.key(0))
         >>> outputs, values = transforms.probe(model, "body")(jnp.ones((1, 4)))
         >>> outputs.shape, {key: value.shape for key, value in values.items()}
-        ((1, 2), {'body': (1, 3)})
+        ((1, 2), {'body_ib-0': (1, 3)})
         >>> norms = transforms.probe(model, "*", reduce=jnp.linalg.norm)
         >>> list(norms(jnp.ones((1, 4)))[1])
-        ['body', 'head']
+        ['body_ib-0', 'head_ib-0']
     """
     where = "transforms.probe"
     check_model(model, where)
@@ -141,15 +141,16 @@ def _probing(
 
     def read(site: Site) -> Tree:
         value = site.keep()
-        place = _key(site, len(network.graph.calls_of[site.path]))
         if site.path in opened:
             value, inner = value
-            values.update({f"{place}/{key}": found for key, found in inner.items()})
+            values.update(
+                {f"{site.path}_ib-{site.node}/{key}": found for key, found in inner.items()}
+            )
         _, outputs = structure.number(value)
         for one in selected.get(join_path(path, site.path), ()):
             if one.node not in (None, site.node):
                 continue
-            key, found = place, value
+            key, found = f"{site.path}_ib-{site.node}", value
             if one.tensor is not None:
                 key, found = f"{key}:{one.tensor}", _output(outputs, one, site)
             if reduce is not None:
@@ -173,10 +174,6 @@ def _probing(
     inputs = network_inputs(network, layers)
     outputs = record_graph(network.graph, layers, inputs, where, operations=operations)
     return plain_model(network, (outputs, values), inputs)
-
-
-def _key(site: Site, calls: int) -> str:
-    return site.path if calls == 1 else f"{site.path}_ib-{site.node}"
 
 
 def _output(outputs: list[Any], one: Selected, site: Site) -> Any:

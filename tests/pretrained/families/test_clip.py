@@ -42,7 +42,7 @@ def test_numbers_equal_those_of_transformers(name):
         outputs, values = tower(inputs, mask=mask)
         kept = slice(None) if mask is None else mask
         for n, place in enumerate([first, "block_0", "block_1"]):
-            value, right = values[place], arrays[f"{side}_block_{n}"]
+            value, right = values[f"{place}_ib-0"], arrays[f"{side}_block_{n}"]
             np.testing.assert_allclose(
                 np.asarray(value)[kept], right[kept], atol=1e-4, err_msg=f"{side} {place}"
             )

@@ -36,10 +36,10 @@ def test_numbers_equal_those_of_transformers(name):
     )(probed, ids, mask)
     np.testing.assert_allclose(logits, arrays["logits"], atol=1e-4)
     for part, blocks in (("encoder", 3), ("decoder", 2)):
-        places = [f"{part}/block_{i}" for i in range(blocks - 1)]
-        places.append(f"{part}/norm")
+        places = [f"{part}_ib-0/block_{i}_ib-0" for i in range(blocks - 1)]
+        places.append(f"{part}_ib-0/norm_ib-0")
         for number, place in enumerate(places, 1):
-            number = blocks if place.endswith("norm") else number
+            number = blocks if place.endswith("norm_ib-0") else number
             ours, theirs = values[place], arrays[f"{part}_{number}"]
             # queries of padding are never read
             keep = mask if part == "encoder" else np.ones(theirs.shape[:2], bool)

@@ -32,7 +32,7 @@ def test_numbers_equal_those_of_transformers(loaded):
     np.testing.assert_allclose(encoded, arrays["encoded"], atol=1e-4)
     for n, place in enumerate(["position_add", "block_0"]):
         right = arrays[f"encoder_block_{n}"]
-        np.testing.assert_allclose(values[place], right, atol=1e-4, err_msg=place)
+        np.testing.assert_allclose(values[f"{place}_ib-0"], right, atol=1e-4, err_msg=place)
     places = ["embedding_add", "block_0", "block_1", "norm"]
     decoder = transforms.probe(layers["decoder"], places)
     logits, values = decoder([arrays["ids"].astype("int32"), encoded])
@@ -40,7 +40,7 @@ def test_numbers_equal_those_of_transformers(loaded):
     # the last hidden state of transformers is that after the final norm
     for n, place in enumerate(places):
         right = arrays[f"decoder_block_{n}"]
-        np.testing.assert_allclose(values[place], right, atol=1e-4, err_msg=place)
+        np.testing.assert_allclose(values[f"{place}_ib-0"], right, atol=1e-4, err_msg=place)
 
 
 def suppressing(config):

@@ -34,7 +34,7 @@ def test_a_probe_returns_values_by_call():
     model = chain()
     outputs, values = transforms.probe(model, "block*")(X)
     np.testing.assert_array_equal(outputs, model(X))
-    assert list(values) == ["block0", "block1", "block2"]
+    assert list(values) == ["block0_ib-0", "block1_ib-0", "block2_ib-0"]
     x = X
     for i, value in enumerate(values.values()):
         x = model.layers[f"block{i}"](x)
@@ -52,24 +52,24 @@ def test_calls_of_shared_layers_and_outputs_of_calls():
     lstm = fk.Model(x, layers.LSTM(2, return_state=True, name="lstm")(x)).build(KEY)
     sequence = np.ones((1, 3, 4), "float32")
     _, states = transforms.probe(lstm, [("lstm", 0, 2), "lstm"])(sequence)
-    assert list(states) == ["lstm", "lstm:2"] and len(states["lstm"]) == 3
-    np.testing.assert_array_equal(states["lstm:2"], states["lstm"][2])
+    assert list(states) == ["lstm_ib-0", "lstm_ib-0:2"] and len(states["lstm_ib-0"]) == 3
+    np.testing.assert_array_equal(states["lstm_ib-0:2"], states["lstm_ib-0"][2])
 
 
 def test_each_call_of_a_nested_network():
     model = nested()
     _, values = transforms.probe(model, "encoder/d")([X, 2 * X])
-    assert list(values) == ["encoder_ib-0/d", "encoder_ib-1/d"]
+    assert list(values) == ["encoder_ib-0/d_ib-0", "encoder_ib-1/d_ib-0"]
     d = model.layers["encoder"].layers["d"]
-    np.testing.assert_allclose(values["encoder_ib-1/d"], d(2 * X), rtol=1e-6)
+    np.testing.assert_allclose(values["encoder_ib-1/d_ib-0"], d(2 * X), rtol=1e-6)
 
 
 @pytest.mark.exhaustive
 def test_a_network_and_a_layer_inside():
     model = nested()
     outputs, values = transforms.probe(model, ["encoder", "encoder/d"])([X, 2 * X])
-    assert set(values) == {f"encoder_ib-{i}{end}" for i in range(2) for end in ("/d", "")}
-    np.testing.assert_array_equal(values["encoder_ib-1"], values["encoder_ib-1/d"])
+    assert set(values) == {f"encoder_ib-{i}{end}" for i in range(2) for end in ("/d_ib-0", "")}
+    np.testing.assert_array_equal(values["encoder_ib-1"], values["encoder_ib-1/d_ib-0"])
     np.testing.assert_array_equal(outputs, model([X, 2 * X]))
     edited = transforms.edit(model, {"encoder": lambda x: x + 1, "encoder/d": jnp.zeros_like})
     np.testing.assert_array_equal(edited([X, X]), np.full((4, 4), 2.0))
@@ -110,10 +110,10 @@ def test_reductions():
     model = chain()
     _, norms = transforms.probe(model, ["block0", "head"], reduce=jnp.linalg.norm)(X)
     np.testing.assert_allclose(
-        norms["block0"], np.linalg.norm(model.layers["block0"](X)), rtol=1e-5
+        norms["block0_ib-0"], np.linalg.norm(model.layers["block0"](X)), rtol=1e-5
     )
     _, counts = transforms.probe(model, "head", reduce=lambda x: jnp.histogram(x, 5)[0])(X)
-    assert counts["head"].sum() == 8
+    assert counts["head_ib-0"].sum() == 8
 
 
 @pytest.mark.exhaustive
@@ -146,7 +146,7 @@ def test_masks_pass_through_probes_and_edits():
 def test_a_value_patched_with_itself_changes_no_bit():
     model = chain()
     outputs, values = transforms.probe(model, "block1")(X)
-    patched = transforms.edit(model, {"block1": values["block1"]})
+    patched = transforms.edit(model, {"block1": values["block1_ib-0"]})
     np.testing.assert_array_equal(patched(X), outputs)
 
 
@@ -164,9 +164,9 @@ def test_edits_of_one_call_have_an_order():
     edits = {"block1": lambda x: x + 1, "block[1]": lambda x: x * 2}
     edited = transforms.edit(model, edits)
     _, values = transforms.probe(edited, ["block1", "block1_edit", "block1_edit_1"])(X)
-    before = values["block1"]
-    np.testing.assert_allclose(values["block1_edit"], before + 1, rtol=1e-6)
-    np.testing.assert_allclose(values["block1_edit_1"], (before + 1) * 2, rtol=1e-6)
+    before = values["block1_ib-0"]
+    np.testing.assert_allclose(values["block1_edit_ib-0"], before + 1, rtol=1e-6)
+    np.testing.assert_allclose(values["block1_edit_1_ib-0"], (before + 1) * 2, rtol=1e-6)
 
 
 @pytest.mark.exhaustive

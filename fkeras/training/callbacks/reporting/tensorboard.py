@@ -141,7 +141,7 @@ class TensorBoard(Callback):
             `log_dir`; or a dictionary of files by path of the embedding layer.
         probes: selectors of layers, as for `transforms.probe`, whose outputs for `samples` are
             written as histograms in the epochs of the histograms, under names such as
-            "body/output".
+            "body_ib-0/output".
         samples: inputs of the model for `probes`; the values are those of inference.
 
     Raises:

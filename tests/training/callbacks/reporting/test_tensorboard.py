@@ -121,9 +121,9 @@ def test_wrong_arguments_of_tensorboard(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("probes", "names"),
     [
-        ("body", ["body/output"]),
-        (("head", 0), ["head/output"]),
-        (["norm", ("head", 0)], ["head/output", "norm/output"]),
+        ("body", ["body_ib-0/output"]),
+        (("head", 0), ["head_ib-0/output"]),
+        (["norm", ("head", 0)], ["head_ib-0/output", "norm_ib-0/output"]),
     ],
 )
 def test_probes_are_histograms_of_the_samples(probes: Any, names, tmp_path):
@@ -156,7 +156,7 @@ def test_samples_have_the_structure_of_the_inputs(tmp_path):
     run = fk.Trainer("sgd", "mse").init(model, KEY)
     samples = {"a": np.ones((2, 3)), "b": np.zeros((2, 2), "float32")}
     board = TensorBoard(tmp_path, 1, probes="both", samples=samples)
-    assert board._probed(run)["both"].shape == (2, 5)
+    assert board._probed(run)["both_ib-0"].shape == (2, 5)
 
 
 def test_wrong_probes_fail_before_the_first_step(tmp_path):
