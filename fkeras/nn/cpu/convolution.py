@@ -267,14 +267,17 @@ def _product_gradient(windows: Windows, spec: Spec, x: jax.Array, y: jax.Array) 
             start, last = places[0] * rate % stride, max(shifts)
             stop = start + (count + last - 1) * stride + 1
             part = lax.slice_in_dim(padded, start, stop, stride, 1)
+            # written in the order of the product, which would copy its first operand otherwise
+            part = jnp.moveaxis(part, -1, 0)[..., None]
             cells = [others.cells(part, offset, y.shape[2:-1]) for offset in others.offsets]
             none = [(0, 0, 0)] * (y.ndim - 2)
             zero = jnp.zeros((), y.dtype)
             moved = [
                 lax.pad(y, zero, [(0, 0, 0), (shift, last - shift, 0), *none]) for shift in shifts
             ]
-            left, right = jnp.concatenate(cells, -1), jnp.concatenate(moved, -1)
-            results.append(_matrix_product(left, right))
+            left, right = jnp.concatenate(cells), jnp.concatenate(moved, -1)
+            columns = right.shape[-1]
+            results.append(left.reshape(left.shape[0], -1) @ right.reshape(-1, columns))
         return results
 
     def add(sums: list[jax.Array], parts: tuple[jax.Array, jax.Array]) -> tuple[list, None]:
