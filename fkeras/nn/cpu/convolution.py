@@ -286,11 +286,9 @@ def _product_gradient(windows: Windows, spec: Spec, x: jax.Array, y: jax.Array) 
     if size == batch:
         sums = products(x, y)
     else:
-        parts = tuple(a.reshape(batch // size, size, *a.shape[1:]) for a in (x, y))
-        zeros = [
-            jnp.zeros(a.shape, a.dtype) for a in jax.eval_shape(products, *(p[0] for p in parts))
-        ]
-        sums, _ = lax.scan(add, zeros, parts)
+        cut_x, cut_y = (a.reshape(batch // size, size, *a.shape[1:]) for a in (x, y))
+        zeros = [jnp.zeros(a.shape, a.dtype) for a in jax.eval_shape(products, cut_x[0], cut_y[0])]
+        sums, _ = lax.scan(add, zeros, (cut_x, cut_y))
     slices: dict[int, jax.Array] = {}
     for places, matrix in zip(phases, sums, strict=True):
         blocks = matrix.reshape(-1, spec.shape[-2], len(places), spec.shape[-1])
