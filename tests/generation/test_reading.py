@@ -59,6 +59,7 @@ def test_values_of_the_encoder_alone_are_constants():
     assert parts.per_row == (True,) * 4
 
 
+@pytest.mark.exhaustive
 def test_a_loop_on_tpus_reads_unpacked_codes():
     config = fk.pretrained.LlamaConfig(20, 8, 12, 1, 2, num_key_value_heads=1)
     model = fk.quantize(fk.pretrained.build(config).build(jax.random.key(0)), "int4")
@@ -74,6 +75,7 @@ def test_a_loop_on_tpus_reads_unpacked_codes():
         assert ("xi4>" in text) == (platform == "tpu")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("mask", [None, fk.masks.Causal() & fk.masks.Window(3)], ids=str)
 def test_long_prompts_are_read_in_pieces(mask, monkeypatch):
     model = language_models.cached(depth=1, mask=mask)
@@ -113,6 +115,7 @@ def test_a_prefill_copies_no_weights():
     assert [leaf.shape for leaf in jax.tree.leaves(state)] == shapes
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "mixed_bfloat16"])
 def test_scales_of_norms_are_cast_before_the_loop(dtype):
     config = fk.pretrained.LlamaConfig(20, 8, 12, 1, 2, num_key_value_heads=1)

@@ -12,7 +12,7 @@ PROGRAMS = sorted(path.stem for path in (ROOT / "examples/recipes").glob("*.py")
 MORE = {"nuts": "blackjax"}
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_recipe_passes_its_check(name):
     # compiling takes the time

@@ -59,7 +59,7 @@ def test_most_entries_have_a_source():
     assert sum("unconfirmed" not in text and "memory" not in text for text in sources) >= 60
 
 
-@pytest.mark.one_in(10)
+@pytest.mark.one_in(20)
 @pytest.mark.parametrize("name", [name for name in PUBLISHED if "refused" not in PUBLISHED[name]])
 def test_published_configurations_are_opened_as_shapes(name):
     family, config, _ = opened(name)
@@ -79,7 +79,7 @@ def test_other_published_configurations_are_refused_for_a_named_reason(name):
         opened(name)
 
 
-@pytest.mark.one_in(10)
+@pytest.mark.one_in(20)
 @pytest.mark.parametrize("name", [name for name in PUBLISHED if "refused" not in PUBLISHED[name]])
 def test_published_configurations_are_read(name):
     family, config, mapping = opened(name)

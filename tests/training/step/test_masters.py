@@ -100,6 +100,7 @@ def test_small_updates_are_not_lost():
     assert (kernels[1] != 1).any()
 
 
+@pytest.mark.exhaustive
 def test_constraints_hold_for_masters_and_changed_weights_are_copied():
     trainer = fk.Trainer(fk.optimizers.SGD(0.1), "mse", master="float32")
     model = network(kernel_constraint=fk.constraints.MaxNorm(0.1))

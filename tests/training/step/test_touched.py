@@ -45,7 +45,7 @@ def assert_equal_runs(one, two, tolerance=0.0):
         np.testing.assert_allclose(a, b, rtol=0, atol=tolerance)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "inner",
     [
@@ -103,6 +103,7 @@ def test_fit_equals_fit_of_complete_tables():
     assert_equal_runs(*runs, 1e-7)
 
 
+@pytest.mark.exhaustive
 def test_a_step_that_is_not_finite_changes_no_row():
     trainer, run = run_of(Rowwise("adagrad"), on_nonfinite="skip")
     new, fine = step.guarded_step(trainer, run, (IDS, np.full_like(TARGETS, np.inf)))
@@ -116,6 +117,7 @@ def test_a_batch_that_may_read_all_rows_updates_the_complete_table():
     assert_equal_runs(moved, trained(optimizers.SGD(0.1, momentum=0.9), small, steps=3))
 
 
+@pytest.mark.exhaustive
 def test_invalid_ids_give_nan_and_change_no_row():
     trainer, run = run_of(Rowwise("sgd"), on_nonfinite="ignore")
     new, logs = trainer.step(run, (np.full((8, 5), -1, "int32"), TARGETS))
@@ -123,6 +125,7 @@ def test_invalid_ids_give_nan_and_change_no_row():
     np.testing.assert_array_equal(table(new), table(run))
 
 
+@pytest.mark.exhaustive
 def test_ids_of_other_dtypes():
     for dtype in ("int8", "uint8", "uint32"):
         run = trained(Rowwise("sgd"), ids=IDS.astype(dtype))
