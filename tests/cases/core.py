@@ -98,18 +98,6 @@ CASES = (
         ((2, 5, 3),),
         {"reverse": True},
     ),
-    Case(layers.MixtureOfExperts(3, 5, load_balancing=0.1), ((2, 4, 6),), keras=False),
-    Case(
-        layers.MixtureOfExperts(4, 3, 1, "gelu", renormalize=False, kernel_initializer="he_normal"),
-        ((2, 6),),
-        keras=False,
-    ),
-    Case(
-        layers.MixtureOfExperts(6, 3, router="sigmoid", corrected=True, groups=3, top_groups=2),
-        ((2, 6),),
-        keras=False,
-    ),
-    Case(layers.MixtureOfExperts(3, 5, load_balancing=0.1), ((2, 4, 6),), mask=(2, 4), keras=False),
     Case(layers.Softmax(), ((2, 5),)),
     Case(layers.Softmax(axis=(1, -1)), ((2, 3, 4),), mask=(2, 3, 4)),
 )

@@ -1,0 +1,19 @@
+"""Rows of the layer table: mixtures of experts."""
+
+from fkeras import layers
+from tests.cases import Case
+
+CASES = (
+    Case(layers.MixtureOfExperts(3, 5, load_balancing=0.1), ((2, 4, 6),), keras=False),
+    Case(
+        layers.MixtureOfExperts(4, 3, 1, "gelu", renormalize=False, kernel_initializer="he_normal"),
+        ((2, 6),),
+        keras=False,
+    ),
+    Case(
+        layers.MixtureOfExperts(6, 3, router="sigmoid", corrected=True, groups=3, top_groups=2),
+        ((2, 6),),
+        keras=False,
+    ),
+    Case(layers.MixtureOfExperts(3, 5, load_balancing=0.1), ((2, 4, 6),), mask=(2, 4), keras=False),
+)
