@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -32,6 +32,21 @@ _IGNORED = frozenset(
 _LARGEST = 1 << 26
 # the bands end here for every sampling rate
 _HIGHEST = 8000.0
+
+
+def refuse_unknown(entries: Mapping[str, Any], ignored: Collection[str], results: str) -> None:
+    """Raises FKerasError for an entry of preprocessor_config.json that is neither empty nor ignored.
+
+    Args:
+        results: what the processor computes, for the message.
+    """
+    unknown = [key for key, value in entries.items() if value and key not in ignored]
+    if unknown:
+        raise FKerasError(
+            f"preprocessor_config.json: unknown key {unknown[0]!r} with the value "
+            f"{describe_value(entries[unknown[0]])}. The step is not implemented: remove the key if "
+            f"the {results} do not depend on it."
+        )
 
 
 @dataclass(frozen=True)
@@ -123,13 +138,7 @@ class SoundProcessor:
             rest.pop("hop_length", 160),
             rest.pop("padding_value", 0.0),
         )
-        unknown = [key for key, value in rest.items() if value and key not in _IGNORED]
-        if unknown:
-            raise FKerasError(
-                f"preprocessor_config.json: unknown key {unknown[0]!r} with the value "
-                f"{describe_value(rest[unknown[0]])}. The step is not implemented: remove the key if "
-                "the features do not depend on it."
-            )
+        refuse_unknown(rest, _IGNORED, "features")
         return made
 
     def __call__(self, sounds: Numbers | Sequence[Numbers], sampling_rate: int) -> jax.Array:

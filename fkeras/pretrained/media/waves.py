@@ -11,7 +11,7 @@ import numpy as np
 from fkeras.authoring.engine import describe_value
 from fkeras.engine import FKerasError
 from fkeras.nn.numerics.array_types import Numbers
-from fkeras.pretrained.media.sounds import check_rate, rows_of
+from fkeras.pretrained.media.sounds import check_rate, refuse_unknown, rows_of
 
 # added to the variance
 _EPSILON = 1e-7
@@ -83,13 +83,7 @@ class WaveProcessor:
             rest.pop("padding_value", 0.0),
             rest.pop("return_attention_mask", False),
         )
-        unknown = [key for key, value in rest.items() if value and key not in _IGNORED]
-        if unknown:
-            raise FKerasError(
-                f"preprocessor_config.json: unknown key {unknown[0]!r} with the value "
-                f"{describe_value(rest[unknown[0]])}. The step is not implemented: remove the key if the samples "
-                "do not depend on it."
-            )
+        refuse_unknown(rest, _IGNORED, "samples")
         return processor
 
     def __call__(self, sounds: Numbers | Sequence[Numbers], sampling_rate: int) -> np.ndarray:
