@@ -38,7 +38,7 @@ def _each(
 
     Args:
         count: the size of the last axis; None for any.
-        noun: what the last axis holds, for messages.
+        noun: name of the entries of the last axis, for messages.
     """
     y_true, y_pred = as_operand(y_true, "y_true"), widened(as_operand(y_pred, "y_pred"))
     shape = require_axis(y_pred).shape

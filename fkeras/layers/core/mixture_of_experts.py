@@ -32,7 +32,7 @@ class MixtureOfExperts(fk.Layer):
         load_balancing: factor of the load balancing loss, which the layer records for each call; 0
             records none. Tokens that a mask excludes do not count.
         kernel_initializer: draws the kernels, each expert's separately.
-        router: "softmax", or "sigmoid" for a probability of each expert by itself.
+        router: "softmax", or "sigmoid" for an independent probability of each expert.
         corrected: whether a weight `router_bias` is added to the probabilities for the choice of the experts, and not
             to their weights. Its gradient is 0: a rule of its own may balance the experts.
         groups: number of groups of adjacent experts.

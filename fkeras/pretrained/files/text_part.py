@@ -31,7 +31,7 @@ class _TextPart:
     """The text model of an architecture.
 
     Args:
-        model_type: architecture of the text model; None for the one that `text_config` names.
+        model_type: architecture of the text model; None for the architecture in `text_config`.
         defaults: default values that differ from those of the architecture.
         absent: keys of the architecture that transformers does not read here.
     """

@@ -38,7 +38,7 @@ def refuse_unknown(entries: Mapping[str, Any], ignored: Collection[str], results
     """Raises FKerasError for an entry of preprocessor_config.json that is neither empty nor ignored.
 
     Args:
-        results: what the processor computes, for the message.
+        results: name of the results of the processor, for the message.
     """
     unknown = [key for key, value in entries.items() if value and key not in ignored]
     if unknown:
