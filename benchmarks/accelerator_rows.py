@@ -311,7 +311,9 @@ def looped(net, pure, batches=8):
         places, total = jnp.arange(size), jnp.int32(batches * size)
         rows = ((x, y), order, places, jnp.int32(0), total)
         parts = changes.parted(structure, leaves)
-        leaves, logs, _ = step.compiled_train(form, structure, "loop", *parts, rows, count)
+        leaves, logs, _ = step.compiled_train.by_default(
+            form, structure, "loop", *parts, rows, count
+        )
         return leaves, logs["loss"]
 
     def pure_run(run, x, y, order, count):

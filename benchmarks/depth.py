@@ -56,7 +56,7 @@ def compile_time(arguments):
     """CPU seconds of tracing, lowering and compiling, and the size of the program in characters."""
     jax.clear_caches()
     start = time.process_time()
-    lowered = compiled_train.lower(*arguments)
+    lowered = compiled_train.by_default.lower(*arguments)
     lowered.compile()
     return time.process_time() - start, len(lowered.as_text())
 
@@ -105,16 +105,18 @@ def steps():
         cases = {depth: arguments_of(model, depth, x, y) for depth in ("unroll", "scan")}
         memory = {}
         for depth, arguments in cases.items():
-            analysis = compiled_train.lower(*arguments).compile().memory_analysis()
+            analysis = compiled_train.by_default.lower(*arguments).compile().memory_analysis()
             memory[depth] = (
                 analysis.argument_size_in_bytes
                 + analysis.output_size_in_bytes
                 + analysis.temp_size_in_bytes
             )
-        losses = {depth: float(compiled_train(*a)[1]["loss"]) for depth, a in cases.items()}
+        losses = {
+            depth: float(compiled_train.by_default(*a)[1]["loss"]) for depth, a in cases.items()
+        }
         np.testing.assert_allclose(losses["scan"], losses["unroll"], rtol=1e-5)
         contenders = {
-            depth: lambda a=arguments: jax.block_until_ready(compiled_train(*a))
+            depth: lambda a=arguments: jax.block_until_ready(compiled_train.by_default(*a))
             for depth, arguments in cases.items()
         }
         title = f"a step of 12 blocks, width 128, batch 16, {length} time steps"

@@ -118,7 +118,7 @@ loss = fk.losses.SparseCategoricalCrossentropy(from_logits=True)
 trainer = fk.Trainer(optimizer, loss, mesh=mesh, sharding=ROLES)
 run = trainer.init(model, jax.random.key(1))
 batch = step.as_arrays(trainer, (x, y))
-ours = step.compiled_step.lower(trainer, run, batch).compile()
+ours = step.compiled_step.by_default.lower(trainer, run, batch).compile()
 
 flat, _ = jax.tree.flatten_with_path(model)
 params = {

@@ -148,7 +148,8 @@ def compiled(asked: Request, donate: bool) -> CompiledStep:
         options.update(_LOW_EFFORT)
     function = step.donating_step if donate else step.compiled_step
     arguments = _placed(asked)
-    traced = function.trace(step.training_form(trainer), *arguments)
+    form = step.training_form(trainer)
+    traced = function.suited(platform, form, *arguments).trace(form, *arguments)
     lowered = traced.lower()
     try:
         program = lowered.compile(compiler_options=options or None)

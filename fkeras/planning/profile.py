@@ -124,7 +124,9 @@ def profile(trainer: Any, run: Any, batch: Any, *, steps: int = 5) -> Profile:
     batch = step.as_arrays(trainer, run.model, batch, "step")
     batch = jax.tree.map(_array, batch)
     planned = plan(run, batch, trainer, donate=False)
-    compiled = step.compiled_step.lower(step.training_form(trainer), run, batch).compile()
+    arguments = step.training_form(trainer), run, batch
+    function = step.compiled_step.suited(jax.default_backend(), *arguments)
+    compiled = function.lower(*arguments).compile()
     text = compiled.as_text()
     if text is None:
         raise RuntimeError(

@@ -284,12 +284,15 @@ class Trainer(Configurable):
         donate = arguments.convert("step", "donate", donate)
         batch = step.as_arrays(self, run.model, batch)
         # Inside a transformation the step becomes a part of the outer program.
-        traced = any(isinstance(a, Tracer) for a in jax.tree.leaves((run, batch)))
+        leaves, structure = jax.tree.flatten((run, batch))
+        form = step.training_form(self)
         try:
-            compiled = step.donating_step if donate else step.compiled_step
-            compute = step.train_logs if traced else compiled
-            given = without_repeats(run) if donate and not traced else run
-            new, logs = compute(step.training_form(self), given, batch)
+            if any(isinstance(a, Tracer) for a in leaves):
+                new, logs = step.train_logs(form, run, batch)
+            else:
+                compiled = step.donating_step if donate else step.compiled_step
+                key = form, hash(structure), tuple(a.shape for a in jax.tree.leaves(batch))
+                new, logs = compiled(key, form, without_repeats(run) if donate else run, batch)
         except (RuntimeError, ValueError):  # JAX raises either for a donated array
             checks.check_alive(run, "step")
             raise

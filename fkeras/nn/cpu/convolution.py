@@ -246,54 +246,30 @@ def _product_gradient(windows: Windows, spec: Spec, x: jax.Array, y: jax.Array) 
     """Computes the gradient of the kernel as products of matrices, for some rows of the batch at a time.
 
     A cell of the window reads x at its own shift. The columns of one matrix are the channels of x at the
-    shifts along the last axes, the columns of the other are the channels of y at the shifts along the first
-    axis. Their product has each pair of shifts, and reads 3 + 3 copies for a window of 3 x 3, not 9. A
-    stride along the first axis has one product for each remainder of the shifts.
+    shifts along the last axes. A shift along the first axis selects whole rows of this matrix, so a window
+    of 3 x 3 has 3 copies of x and 3 products, not 9.
     """
     length, stride, rate = windows.sizes[0], windows.strides[0], windows.dilation[0]
     _, others = windows.split()
-    batch, count = x.shape[0], y.shape[1]
-    phases = [
-        [place for place in range(length) if place * rate % stride == phase]
-        for phase in range(stride)
-    ]
-    phases = [places for places in phases if places]
+    count, filters = y.shape[1], y.shape[-1]
     size = limits.rows_of_products(windows, spec, y)
 
-    def products(x: jax.Array, y: jax.Array) -> list[jax.Array]:
-        padded, results = windows.pad(x), []
-        for places in phases:
-            shifts = [place * rate // stride for place in places]
-            start, last = places[0] * rate % stride, max(shifts)
-            stop = start + (count + last - 1) * stride + 1
-            part = lax.slice_in_dim(padded, start, stop, stride, 1)
-            # written in the order of the product, which would copy its first operand otherwise
-            part = jnp.moveaxis(part, -1, 0)[..., None]
-            cells = [others.cells(part, offset, y.shape[2:-1]) for offset in others.offsets]
-            none = [(0, 0, 0)] * (y.ndim - 2)
-            zero = jnp.zeros((), y.dtype)
-            moved = [
-                lax.pad(y, zero, [(0, 0, 0), (shift, last - shift, 0), *none]) for shift in shifts
-            ]
-            left, right = jnp.concatenate(cells), jnp.concatenate(moved, -1)
-            columns = right.shape[-1]
-            results.append(left.reshape(left.shape[0], -1) @ right.reshape(-1, columns))
-        return results
+    def add(number: jax.Array | int, sums: jax.Array) -> jax.Array:
+        # slices of x and y: XLA would compute an array and its blocks, which have two shapes, twice
+        cut_x, cut_y = (lax.dynamic_slice_in_dim(a, number * size, size) for a in (x, y))
+        padded = windows.pad(cut_x)
+        shifted = [others.cells(padded, offset, y.shape[2:-1]) for offset in others.offsets]
+        rows = jnp.concatenate(shifted, -1)
+        # written in the order of the product, which would copy its first operand otherwise
+        left = jnp.moveaxis(cut_y, -1, 0).reshape(filters, -1)
+        starts = [place * rate for place in range(length)]
+        parts = [lax.slice_in_dim(rows, s, s + (count - 1) * stride + 1, stride, 1) for s in starts]
+        return sums + jnp.stack([left @ part.reshape(-1, part.shape[-1]) for part in parts])
 
-    def add(sums: list[jax.Array], parts: tuple[jax.Array, jax.Array]) -> tuple[list, None]:
-        return [a + b for a, b in zip(sums, products(*parts), strict=True)], None
-
-    if size == batch:
-        sums = products(x, y)
-    else:
-        cut_x, cut_y = (a.reshape(batch // size, size, *a.shape[1:]) for a in (x, y))
-        zeros = [jnp.zeros(a.shape, a.dtype) for a in jax.eval_shape(products, cut_x[0], cut_y[0])]
-        sums, _ = lax.scan(add, zeros, (cut_x, cut_y))
-    slices: dict[int, jax.Array] = {}
-    for places, matrix in zip(phases, sums, strict=True):
-        blocks = matrix.reshape(-1, spec.shape[-2], len(places), spec.shape[-1])
-        slices |= {place: blocks[:, :, number] for number, place in enumerate(places)}
-    return jnp.stack([slices[place] for place in range(length)]).reshape(spec.shape)
+    columns = len(others.offsets) * spec.shape[-2]
+    sums = jnp.zeros((length, filters, columns), jnp.result_type(x, y))
+    sums = lax.fori_loop(0, x.shape[0] // size, add, sums)
+    return jnp.moveaxis(sums, 1, -1).reshape(spec.shape)
 
 
 def _matrix_product(x: jax.Array, y: jax.Array) -> jax.Array:

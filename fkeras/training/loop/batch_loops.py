@@ -7,6 +7,7 @@ for any number of batches.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -106,8 +107,12 @@ class CallSize:
     def function(self, large: bool, *arguments: Any) -> Any:
         """Returns the compiled step; for a large run a step that overwrites the arrays, if allowed."""
         if large and self.overwrites is None:
-            self.overwrites = not calls_host(step.donating_train.trace(*arguments).jaxpr)
-        return step.donating_train if large and self.overwrites else step.compiled_train
+            program = step.donating_train.by_default.trace(*arguments).jaxpr
+            self.overwrites = not calls_host(program)
+        compiled = step.donating_train if large and self.overwrites else step.compiled_train
+        rows = arguments[-2]
+        shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(rows))
+        return functools.partial(compiled, (*arguments[:3], shapes))
 
 
 def evaluate(

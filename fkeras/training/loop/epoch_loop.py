@@ -216,7 +216,7 @@ class EpochLoop:
         steps = np.int32(number)
         static = (self.form, structure, "loop")
         arguments = (before, fixed, rows, steps)
-        mode = self.call_size.choose(self.large, step.compiled_train, static, arguments)
+        mode = self.call_size.choose(self.large, step.compiled_train.by_default, static, arguments)
         if mode != "loop":
             steps = np.int32(0)
         else:

@@ -75,7 +75,7 @@ def again(
     # number, so all later steps draw the same keys as before.
     failed, leaves_before, logs = [], leaves, {}
     for number, (rows, place) in enumerate(batches):
-        new_leaves, logs, finite = step.compiled_train(
+        new_leaves, logs, finite = step.compiled_train.by_default(
             step.training_form(trainer), structure, "guarded", leaves, fixed, rows, np.int32(place)
         )
         group.wait(finite)

@@ -38,6 +38,7 @@ from fkeras.training.step import (
     transformations,
 )
 from fkeras.training.step.changes import changed_weights, joined, parted
+from fkeras.training.step.compiled import compiled
 from fkeras.training.step.form import StepForm
 from fkeras.training.step.objective_call import evaluation_key
 from fkeras.training.step.output_layouts import with_output_layouts
@@ -319,8 +320,8 @@ def evaluation_form(trainer: Trainer) -> Trainer:
     )
 
 
-compiled_step = jax.jit(train_logs, static_argnums=0)
-donating_step = jax.jit(train_logs, static_argnums=0, donate_argnums=1)
+compiled_step = compiled(train_logs, static_argnums=0)
+donating_step = compiled(train_logs, static_argnums=0, donate_argnums=1)
 
 # The compiled functions of the loops take a flat tuple of arrays: flattening a `TrainState` at
 # every dispatch costs more than a small step, so the structure is a static argument. The number of
@@ -369,8 +370,8 @@ def _train(
     return leaves, logs, fine
 
 
-compiled_train = jax.jit(_train, static_argnums=(0, 1, 2))
-donating_train = jax.jit(_train, static_argnums=(0, 1, 2), donate_argnums=3)
+compiled_train = compiled(_train, static_argnums=(0, 1, 2))
+donating_train = compiled(_train, static_argnums=(0, 1, 2), donate_argnums=3)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

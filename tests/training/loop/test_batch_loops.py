@@ -121,7 +121,11 @@ def test_convolutions_by_xla_run_without_a_loop_on_a_cpu(layer, mode):
     feed = array_feed.placed(array_feed.feed_of((images, images[:, 0, 0], None), 4))
     structure, *arrays = flat(trainer, run)[:3]
     rows, _ = feed.epoch(run, 0).take(1)
-    call = (step.compiled_train, (trainer, structure, "loop"), (*arrays, rows, np.int32(1)))
+    call = (
+        step.compiled_train.by_default,
+        (trainer, structure, "loop"),
+        (*arrays, rows, np.int32(1)),
+    )
     assert batch_loops.CallSize().choose(False, *call) == mode
     assert batch_loops.CallSize(2).choose(False, *call) == "loop"
 
@@ -134,7 +138,7 @@ def test_a_gpu_knows_the_number_of_steps_that_the_user_chose(monkeypatch):
         modes.append(mode)  # once for each compiled program
         return train(trainer, structure, mode, *arrays)
 
-    compiled = jax.jit(traced, static_argnums=(0, 1, 2))
+    compiled = step.compiled(traced, static_argnums=(0, 1, 2))
     monkeypatch.setattr(step, "compiled_train", compiled)
     options = {"batch_size": 8, "steps_per_execution": 3, "epochs": 2, "verbose": 0}
     expected = TRAINER.fit(RUN, X[:40], Y[:40], **options)
@@ -152,7 +156,7 @@ def test_a_gpu_knows_the_number_of_steps_that_the_user_chose(monkeypatch):
     kinds = {
         mode: {
             equation.primitive.name
-            for equation in compiled.trace(
+            for equation in compiled.by_default.trace(
                 step.training_form(TRAINER), structure, mode, *arrays, rows, np.int32(3)
             ).jaxpr.eqns
         }

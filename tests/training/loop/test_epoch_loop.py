@@ -46,7 +46,7 @@ def peaks(monkeypatch):
     seen, overwriting = [], step.donating_train
 
     class Spy:
-        trace = overwriting.trace
+        by_default = overwriting.by_default
 
         def __call__(self, *arguments):
             seen.append(live_bytes())
@@ -188,7 +188,7 @@ def test_a_guarded_step_needs_the_memory_of_one_run_and_its_gradients(depth, sha
     held = {}
     for mode in ("once", "guarded", "halting"):
         arguments = step.training_form(fitting), structure, mode, changed, fixed, rows, np.int32(0)
-        memory = step.donating_train.lower(*arguments).compile().memory_analysis()
+        memory = step.donating_train.by_default.lower(*arguments).compile().memory_analysis()
         # nothing but the logs is new memory
         assert memory.output_size_in_bytes - memory.alias_size_in_bytes < 4096
         held[mode] = memory.argument_size_in_bytes + memory.temp_size_in_bytes

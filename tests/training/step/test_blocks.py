@@ -220,7 +220,9 @@ def test_the_program_of_fit_does_not_grow_with_the_number_of_blocks():
         structure, leaves = split(stacked(stacking, run))
         rows = ((X[None], Y[None], None), np.array([len(X)], "int32"))
         parts = parted(structure, leaves)
-        program = compiled_train.lower(scan, structure, "loop", *parts, rows, np.int32(1))
+        program = compiled_train.by_default.lower(
+            scan, structure, "loop", *parts, rows, np.int32(1)
+        )
         sizes.append(len(program.as_text()))
         assert_same_run(unstacked(stacking, stacked(stacking, run)), run, atol=0)
     assert sizes[1] < 1.1 * sizes[0]

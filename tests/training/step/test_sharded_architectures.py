@@ -143,7 +143,7 @@ def specs_of(run):
 
 def collectives(trainer, run, batch):
     """Returns how often the compiled step has each collective operation."""
-    program = step.compiled_step.lower(
+    program = step.compiled_step.by_default.lower(
         trainer, run, step.as_arrays(trainer, run.model, batch)
     ).compile()
     kinds = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
