@@ -24,7 +24,7 @@ from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.values.annotations import Field, Leaf
 from fkeras.nn.attention_blocks import Take, whole
 
-__all__ = ("And", "Causal", "Mask", "Not", "Or", "Prefix", "Segments", "Slot", "Window")
+__all__ = ("And", "Causal", "Chunk", "Mask", "Not", "Or", "Prefix", "Segments", "Slot", "Window")
 
 #: the number of earlier and of later positions that a query may attend to
 Reach = tuple[float, float]
@@ -190,6 +190,36 @@ class Window(Mask):
     @property
     def reach(self) -> Reach:
         return self.size - 1, self.size - 1 if self.both_sides else math.inf
+
+
+class Chunk(Mask):
+    """A query attends to keys of its own chunk: positions 0 to `size - 1`, `size` to `2 * size - 1`, and so on.
+
+    `Causal() & Chunk(n)` is the local attention of Llama 4.
+
+    Args:
+        size: number of positions of a chunk.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> steps = jnp.arange(5)
+        >>> (fk.masks.Causal() & fk.masks.Chunk(2)).allows(steps, steps).astype(int)
+        Array([[1, 0, 0, 0, 0],
+               [1, 1, 0, 0, 0],
+               [0, 0, 1, 0, 0],
+               [0, 0, 1, 1, 0],
+               [0, 0, 0, 0, 1]], dtype=int32)
+    """
+
+    size: Integer = option(convert=integer(minimum=1))
+
+    def allows(self, query: jax.Array, key: jax.Array) -> jax.Array:
+        query, key = _pairs(query // self.size, key // self.size)
+        return query == key
+
+    @property
+    def reach(self) -> Reach:
+        return self.size - 1, self.size - 1
 
 
 class Prefix(Mask):
@@ -387,23 +417,24 @@ def allowed_part(mask: Mask, query: jax.Array, key: jax.Array, take: Take) -> ja
     return mask._allows_part(query, key, take)
 
 
-def band_and_segments(masks: Sequence[Mask]) -> tuple[Reach, Any] | None:
-    """Returns the reach and the segment ids of the conjunction of masks; None if a mask has no such form.
+def band_and_segments(masks: Sequence[Mask]) -> tuple[Reach, Any, int | None] | None:
+    """Returns reach, segment ids and chunk of the conjunction of masks; None if the masks have no such form.
 
-    A query attends to the keys within reach that have its id, but for keys of the id 0. The ids are
-    None for a single segment.
+    A query attends to the keys within reach that have its id, but for keys of the id 0, or that are in its
+    chunk. The ids are None for a single segment, the number of positions of a chunk is None for one chunk.
     """
-    reach, ids = _ALL, None
+    reach, ids, chunk = _ALL, None, None
     parts = [part for mask in masks for part in (mask.masks if type(mask) is And else (mask,))]
     for part in parts:
         # the rules of a subclass are its own
         if type(part) is Segments and ids is None:
             ids = part.ids
-        elif type(part) in (Causal, Window):
+        elif type(part) in (Causal, Window) or (type(part) is Chunk and chunk is None):
             reach = min(reach[0], part.reach[0]), min(reach[1], part.reach[1])
+            chunk = part.size if isinstance(part, Chunk) else chunk
         else:
             return None
-    return reach, ids
+    return None if ids is not None and chunk is not None else (reach, ids, chunk)
 
 
 def split_tensors(mask: Mask) -> tuple[Mask, list[Any]]:

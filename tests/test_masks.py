@@ -17,6 +17,7 @@ VALUES = [
     WINDOW,
     masks.Window(2, both_sides=True),
     masks.Prefix(2),
+    masks.Chunk(2),
     CAUSAL & WINDOW,
     CAUSAL | masks.Prefix(2),
     ~CAUSAL & (WINDOW | masks.Prefix(1)),
@@ -59,7 +60,13 @@ def test_reach():
     assert (CAUSAL & (WINDOW | masks.Prefix(1))).reach == (inf, 0)
     assert ((CAUSAL & WINDOW) | (CAUSAL & masks.Window(9))).reach == (8, 0)
     assert masks.Window(4, both_sides=True).reach == (3, 3)
+    assert (CAUSAL & masks.Chunk(4)).reach == (3, 0)
     assert (~CAUSAL).reach == (inf, inf)
+
+
+def test_a_chunk_of_other_keys():
+    allowed = masks.Chunk(4).allows(np.array([5]), np.arange(10))
+    assert np.flatnonzero(allowed[0]).tolist() == [4, 5, 6, 7]
 
 
 @pytest.mark.exhaustive
@@ -98,6 +105,7 @@ ERRORS = [
     (lambda: masks.Window(0), ValueError, "Window: size: expected a positive integer, received 0"),
     (lambda: masks.Window(2.5), ValueError, "received 2.5"),
     (lambda: masks.Window(2, both_sides="yes"), ValueError, "True or False"),
+    (lambda: masks.Chunk(0), ValueError, "Chunk: size: expected a positive integer, received 0"),
     (lambda: masks.Prefix(-1), ValueError, "Prefix: size: expected a positive integer"),
     (lambda: masks.Prefix(np.ones(2)), ValueError, "Prefix: size"),
     (lambda: masks.Segments([[1, 2]]), ValueError, r"integers of shape \(b, t\)"),

@@ -86,7 +86,7 @@ def quantized(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     return codes.astype("int8"), scales
 
 
-def row_segments(positions: jax.Array) -> jax.Array:
+def row_segments(positions: jax.Array, chunk: int | None = None) -> jax.Array:
     """Returns the number of the segment of each token, where several texts are packed in one row.
 
     Positions of one text grow, so a text begins where a position is not greater than the position
@@ -94,6 +94,7 @@ def row_segments(positions: jax.Array) -> jax.Array:
 
     Args:
         positions: integers (b, t).
+        chunk: number of positions; each chunk of so many positions of a text then has a number of its own.
     """
     steps = jnp.arange(positions.shape[1])
     present = positions >= 0
@@ -101,5 +102,7 @@ def row_segments(positions: jax.Array) -> jax.Array:
     last = jax.lax.cummax(jnp.where(present, steps, -1), axis=1)
     before = jnp.concatenate([jnp.full_like(last[:, :1], -1), last[:, :-1]], axis=1)
     earlier = jnp.take_along_axis(positions, jnp.maximum(before, 0), axis=1)
-    begins = present & (before >= 0) & (positions <= earlier)
-    return jnp.cumsum(begins, axis=1)
+    begins = positions <= earlier
+    if chunk is not None:
+        begins = begins | (positions // chunk != earlier // chunk)
+    return jnp.cumsum(present & (before >= 0) & begins, axis=1)

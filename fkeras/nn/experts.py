@@ -42,9 +42,13 @@ def route(
     """
     logits = logits.astype(wide_dtype(logits.dtype))
     probabilities = jax.nn.sigmoid(logits) if independent else jax.nn.softmax(logits, axis=-1)
-    ranked = probabilities if bias is None else probabilities + bias.astype(logits.dtype)[None]
+    if bias is not None:
+        ranked = probabilities + bias.astype(logits.dtype)[None]
+    else:
+        # the sigmoids of large logits are equal
+        ranked = logits if independent else probabilities
     if groups > 1:
-        grouped = ranked.reshape(len(ranked), groups, -1)
+        grouped = ranked.reshape(ranked.shape[0], groups, -1)
         best = jax.lax.top_k(grouped, 1 if bias is None else 2)[0]
         kept = jax.lax.top_k(jnp.sum(best, axis=-1), top_groups)[1]
         is_kept = jnp.any(kept[:, :, None] == jnp.arange(groups)[None, None], axis=1)
@@ -93,6 +97,7 @@ def expert_products(
     up: jax.Array,
     down: jax.Array,
     activation: Callable[[jax.Array], jax.Array],
+    weighted_inputs: bool = False,
 ) -> jax.Array:
     """Computes `sum(weight * (activation(x @ gate) * (x @ up)) @ down)` over the chosen experts.
 
@@ -108,6 +113,7 @@ def expert_products(
         gate: kernels of shape (e, d, f).
         up: kernels of shape (e, d, f).
         down: kernels of shape (e, f, d).
+        weighted_inputs: whether the weights multiply the inputs of the experts, instead of the outputs.
 
     Returns:
         An array of shape (n, d).
@@ -116,19 +122,27 @@ def expert_products(
     rows = expert_of_row.shape[0]
     if not isinstance(rows, int):  # symbolic: the number of tokens of an exported program is open
         experts = jax.nn.one_hot(chosen, gate.shape[0], dtype=x.dtype)
-        factors = jnp.sum(experts * weights[..., None].astype(x.dtype), axis=1)
-        hidden = activation(jnp.einsum("nd,edf->nef", x, gate)) * jnp.einsum("nd,edf->nef", x, up)
-        return jnp.einsum("nef,efd->nd", hidden * factors[..., None], down)
+        factors = jnp.sum(experts * weights[..., None].astype(x.dtype), axis=1)[..., None]
+        gates, ups = jnp.einsum("nd,edf->nef", x, gate), jnp.einsum("nd,edf->nef", x, up)
+        if weighted_inputs:
+            hidden = activation(gates * factors) * (ups * factors)
+        else:
+            hidden = activation(gates) * ups * factors
+        return jnp.einsum("nef,efd->nd", hidden, down)
+    copies = top_k
+    if weighted_inputs:
+        x = (x[:, None] * weights[..., None].astype(x.dtype)).reshape(rows, x.shape[-1])
+        copies = 1
     if rows <= gate.shape[0]:
-        x = jnp.repeat(x, top_k, axis=0)
+        x = jnp.repeat(x, copies, axis=0)
         gate, up, down = (jnp.take(kernel, expert_of_row, axis=0) for kernel in (gate, up, down))
         hidden = activation(jnp.einsum("nd,ndf->nf", x, gate)) * jnp.einsum("nd,ndf->nf", x, up)
         y = jnp.einsum("nf,nfd->nd", hidden, down)
     else:
         order = jnp.argsort(expert_of_row)
         sizes = jnp.bincount(expert_of_row, length=gate.shape[0]).astype("int32")
-        x, product = jnp.take(x, order // top_k, axis=0), GroupedProduct()
+        x, product = jnp.take(x, order // copies, axis=0), GroupedProduct()
         hidden = activation(compute(product, x, gate, sizes)) * compute(product, x, up, sizes)
         y = compute(product, hidden, down, sizes)[jnp.argsort(order)]
     y = y.reshape(*chosen.shape, y.shape[-1])
-    return jnp.sum(y * weights[..., None].astype(y.dtype), axis=1)
+    return jnp.sum(y if weighted_inputs else y * weights[..., None].astype(y.dtype), axis=1)

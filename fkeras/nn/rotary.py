@@ -62,6 +62,8 @@ def llama3(
         original: number of positions of the training.
     """
     turns = original * frequencies / (2 * math.pi)
+    if high_factor == low_factor:
+        return jnp.where(turns < low_factor, frequencies / factor, frequencies)
     share = jnp.clip((turns - low_factor) / (high_factor - low_factor), 0.0, 1.0)
     return (1 - share) * frequencies / factor + share * frequencies
 

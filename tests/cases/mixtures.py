@@ -15,5 +15,10 @@ CASES = (
         ((2, 6),),
         keras=False,
     ),
+    Case(
+        layers.MixtureOfExperts(4, 3, 1, renormalize=False, router="sigmoid", weighted_inputs=True),
+        ((2, 6),),
+        keras=False,
+    ),
     Case(layers.MixtureOfExperts(3, 5, load_balancing=0.1), ((2, 4, 6),), mask=(2, 4), keras=False),
 )

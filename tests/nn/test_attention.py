@@ -115,6 +115,8 @@ CALLS = {
     "all": (None, {}),
     "causal": (CAUSAL, {}),
     "window": (masks.Window(90, both_sides=True), {}),
+    "chunk": (masks.Chunk(70), {}),
+    "chunk of positions": (CAUSAL & masks.Chunk(50), {"positions": POSITIONS}),
     "prefix or causal": (CAUSAL | masks.Prefix(7), {}),
     "no key": (~masks.Window(999), {}),
     "segments": (CAUSAL, {"attention_mask": masks.Segments(SEGMENTS)}),
@@ -129,7 +131,7 @@ CALLS = {
 }
 
 
-@pytest.mark.one_in(14)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("name", CALLS)
 def test_blocks_equal_one_product(name):
     mask, options = CALLS[name]
@@ -147,6 +149,19 @@ def test_blocks_equal_one_product(name):
     both = jax.jit(lambda *arrays: [results(k, *arrays) for k in ("blockwise", "einsum")])
     for ours, expected in zip(*both(bias, *_inputs()), strict=True):
         np.testing.assert_allclose(ours, expected, atol=2e-5)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["chunk", "chunk of positions"])
+def test_pairs_of_chunks_equal_the_mask(name):
+    mask, options = CALLS[name]
+    layer, heads = layers.DotProductAttention(mask), _inputs()
+    valid = np.arange(LENGTH) % 11 > 0
+    ours, expected = (
+        layer.replace(kernel=kernel).apply(*heads, **options, mask=(valid[None],) * 3).value
+        for kernel in ("splash", "einsum")
+    )
+    np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
 @pytest.mark.exhaustive

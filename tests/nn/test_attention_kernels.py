@@ -153,8 +153,10 @@ def test_every_layer_reaches_the_kernel():
 
         assert "tpu_custom_call" in _lowered(masked, x, valid)
     heads = [jax.ShapeDtypeStruct((2, 2048, 2, 8), "float32")] * 3
-    attention = layers.DotProductAttention(masks.Causal() & masks.Window(700))
-    assert "tpu_custom_call" in _lowered(attention, *heads, ids)
+    for local in (masks.Window(700), masks.Chunk(700)):
+        attention = layers.DotProductAttention(masks.Causal() & local)
+        assert "tpu_custom_call" in _lowered(attention, *heads, ids)
+        assert "tpu_custom_call" in _lowered(attention, *heads)
     causal = layers.DotProductAttention(masks.Causal())
     assert "stablehlo.case" not in _lowered(causal, *heads, ids)
     packed = _lowered(

@@ -47,6 +47,23 @@ def test_values_and_gradients_equal_the_sum_over_all_experts(tokens, top_k, reno
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(("tokens", "top_k"), [(7, 2), (1, 2)])
+def test_weights_multiply_the_inputs(tokens, top_k):
+    x, (gate, up, down) = X[:tokens], KERNELS
+    weights, chosen, _ = route(LOGITS[:tokens], top_k, False, independent=True)
+    y = expert_products(x, weights, chosen, *KERNELS, jax.nn.silu, True)
+    for n, (tokens_of, experts) in enumerate(zip(np.asarray(weights), chosen, strict=True)):
+        scaled = tokens_of[:, None] * x[n]
+        pairs = zip(scaled, experts, strict=True)
+        expected = sum(_swiglu(s, gate[e], up[e], down[e]) for s, e in pairs)
+        np.testing.assert_allclose(y[n], expected, rtol=1e-5, atol=1e-5)
+
+
+def _swiglu(x, gate, up, down):
+    z = x @ gate
+    return (z / (1 + np.exp(-z)) * (x @ up)) @ down
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("axes", [(0, None, None), (None, None, 0), (None, 0, None)])
 def test_vmap_over_one_operand(axes):

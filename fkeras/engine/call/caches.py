@@ -24,7 +24,8 @@ class KeepsTokens:
 
     def _state_with_cache(self: Any, size: CacheSize, *specs: Tree) -> dict[str, Any]:
         """Returns the state with the entries of the cache; layers with children ask the children."""
-        inputs = tuple(None if s is None else as_specs(s) for s in specs)
+        # a text is an argument of an operation, such as the dtype of `ops.cast`
+        inputs = tuple(s if s is None or isinstance(s, str) else as_specs(s) for s in specs)
         return {**self.init_state(*inputs), **self.init_cache(size, *inputs)}
 
     def _capacity(self, state: Mapping[str, Any]) -> int | None:

@@ -65,7 +65,7 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
             other, whose memory grows with t + s instead of t * s, and which the gradient computes again;
             "splash" for the kernel of the platform for which the program is lowered: JAX's splash
             attention on a TPU, cuDNN on a GPU with 16-bit floats, else blocks. Kernels support masks of
-            `Causal`, `Window`, `Segments`, padding and positions, without bias, cache and dropout.
+            `Causal`, `Window`, `Chunk`, `Segments`, padding and positions, without bias, cache and dropout.
             "xla" or "cudnn" for this implementation of `jax.nn.dot_product_attention` in calls without a
             soft cap and dropout whose values have the size of the keys; "cudnn" also needs a GPU and
             16-bit floats. None, and calls without their kernel: "splash" where t * s is at least
@@ -276,8 +276,8 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
                 allowed = both(allowed, pairs[None, None] if pairs.ndim == 2 else pairs[:, None])
         return allowed
 
-    def _band_and_segments(self, attention_mask: Any) -> tuple[Any, Any] | None:
-        """Returns reach and segments of the masks of a call; None for masks without such a form."""
+    def _band_and_segments(self, attention_mask: Any) -> tuple[Any, Any, int | None] | None:
+        """Returns reach, segments and chunk of the masks of a call; None for masks without such a form."""
         masks = [mask for mask in (self.mask, attention_mask) if mask is not None]
         if not all(isinstance(mask, Mask) for mask in masks):
             return None
@@ -290,6 +290,8 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
         form = self._band_and_segments(attention_mask)
         if form is None or form[1] is not None:
             return None
+        if form[2] is not None:
+            segments = attention_cache.row_segments(positions, form[2])
         valid, (rows, length) = positions >= 0, positions.shape
         return Pairs(form[0], segments, segments, positions).only(
             valid, valid, (rows, length, length)
@@ -306,7 +308,7 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
         form = self._band_and_segments(attention_mask)
         if form is None:
             return None
-        reach, ids = form
+        reach, ids, chunk = form
         shape = query.shape[0], query.shape[1], key.shape[1]
         of_query, *of_keys = (None if mask is None else as_booleans(mask) for mask in masks)
         pairs = Pairs(reach)
@@ -316,6 +318,9 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
                 return None
             ids = jnp.broadcast_to(jnp.asarray(ids).astype("int32"), shape[:2])
             pairs = Pairs(reach, ids, ids).only(ids != 0, ids != 0, shape)
+        if chunk is not None:
+            steps = (jnp.arange(n, dtype="int32") // chunk for n in shape[1:])
+            pairs = Pairs(reach, *(jnp.broadcast_to(s, (shape[0], *s.shape)) for s in steps))
         return pairs.only(of_query, both(*of_keys), shape)
 
     # -- cache --------------------------------------------------------------------------------

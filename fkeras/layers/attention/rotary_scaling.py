@@ -123,7 +123,7 @@ class Llama3(Scaling):
         low_freq_factor: wavelengths above `original_max_position_embeddings / low_freq_factor` are low
             frequencies.
         high_freq_factor: wavelengths below `original_max_position_embeddings / high_freq_factor` are
-            high frequencies.
+            high frequencies. Where both factors are equal, as in Llama 4, no frequency is between.
         original_max_position_embeddings: number of positions of the training.
 
     Example:
@@ -141,9 +141,9 @@ class Llama3(Scaling):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.high_freq_factor <= self.low_freq_factor:
+        if self.high_freq_factor < self.low_freq_factor:
             raise ValueError(
-                f"Llama3: expected high_freq_factor above low_freq_factor, received "
+                f"Llama3: expected high_freq_factor of at least low_freq_factor, received "
                 f"{self.high_freq_factor} and {self.low_freq_factor}. Llama 3.1 has 4 and 1."
             )
 

@@ -38,6 +38,8 @@ class MixtureOfExperts(fk.Layer):
         groups: number of groups of adjacent experts.
         top_groups: number of groups from which a token chooses its experts: those whose most probable expert, or with
             `corrected` the sum of the two most probable, is largest.
+        weighted_inputs: whether the probabilities multiply the inputs of the chosen experts, as in Llama 4, instead of
+            their outputs.
 
     Shapes:
         (b, ..., d) -> (b, ..., d); router_kernel (d, e), gate_kernel and up_kernel (e, d, f),
@@ -73,6 +75,7 @@ class MixtureOfExperts(fk.Layer):
     corrected: bool = fk.option(default=False, convert=fk.boolean)
     groups: fk.Integer = fk.option(default=1, convert=fk.integer(minimum=1))
     top_groups: fk.Integer = fk.option(default=1, convert=fk.integer(minimum=1))
+    weighted_inputs: bool = fk.option(default=False, convert=fk.boolean)
 
     router_kernel: jax.Array = fk.weight(prefix="kernel", axes="de")
     gate_kernel: jax.Array = fk.weight(prefix="expert", axes="edf")
@@ -153,12 +156,12 @@ class MixtureOfExperts(fk.Layer):
         )
         kernels = (self.gate_kernel, self.up_kernel, self.down_kernel)
         activation = self.activation or (lambda y: y)
-        y = expert_products(tokens, weights, chosen, *kernels, activation).reshape(x.shape)
+        y = expert_products(tokens, weights, chosen, *kernels, activation, self.weighted_inputs)
         losses = ()
         if self.load_balancing:
             mask = self._token_mask(context.mask, x)
             losses = (self.load_balancing * balance(probabilities, chosen, mask),)
-        return fk.Output(y, losses=losses, mask=context.mask)
+        return fk.Output(y.reshape(x.shape), losses=losses, mask=context.mask)
 
     def _token_mask(self, mask: fk.Mask, x: jax.Array) -> jax.Array | None:
         """Returns the mask with one entry for each token."""

@@ -139,6 +139,13 @@ def test_packed_rows_in_training(full):
     np.testing.assert_allclose(y[0, 5:], full[1, :3], atol=1e-5)
 
 
+def test_texts_are_no_specs():
+    ids = fk.Input((None,), dtype="int32")
+    steps = layers.Positions(name="positions")(ids)
+    model = fk.Model(ids, fk.ops.cast(steps, "float32"))
+    assert model.init_cache(2, 8)["positions"]["length"].shape == (2,)
+
+
 @pytest.mark.exhaustive
 def test_a_full_cache_is_reported_before_the_call():
     _, state = _decode(decoder(), [8])

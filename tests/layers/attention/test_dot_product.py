@@ -33,6 +33,8 @@ def _allowed(mask, query, key):
             return abs(query - key) < n
         case masks.Prefix(size=n):
             return key < n
+        case masks.Chunk(size=n):
+            return key // n == query // n
         case masks.And(masks=parts):
             return all(_allowed(m, query, key) for m in parts)
         case masks.Or(masks=parts):
@@ -68,10 +70,11 @@ MASKS = [
     CAUSAL & masks.Window(3),
     CAUSAL & masks.Window(5) & ~masks.Window(2),
     CAUSAL & (masks.Window(2) | masks.Prefix(2)),
+    CAUSAL & masks.Chunk(5),
 ]
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("mask", [None, *MASKS, masks.Window(2, both_sides=True)], ids=repr)
 def test_numbers(mask):
     q, k, v = _inputs()
@@ -331,6 +334,9 @@ def test_kernels_of_platforms():
     assert kernels(layer, long.update(dtype="float16")) == ["blockwise", "cudnn", "blockwise"]
     both_sides = layers.DotProductAttention(masks.Window(9, both_sides=True))
     assert kernels(both_sides) == ["splash", "blockwise", "blockwise"]
+    assert kernels(layer.replace(mask=CAUSAL & masks.Chunk(9))) == ["splash", "cudnn", "blockwise"]
+    both = {"attention_mask": masks.Segments(np.ones((2, 4096), int))}
+    assert kernels(layer.replace(mask=masks.Chunk(9)), **both) == ["blockwise"] * 3
     for options in ({"bias": 1.0}, {"attention_mask": np.ones((1, 1), bool)}):
         assert kernels(layer, **options) == ["blockwise"] * 3
     assert kernels(layer.replace(mask=CAUSAL | masks.Prefix(3))) == ["blockwise"] * 3

@@ -15,6 +15,7 @@ LONG = [2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
 NUMBERS = [
     (rotary.Linear(4.0), 60, (0.25, 0.114966, 0.0528686, 0.00108728), 1.0),
     (rotary.Llama3(8.0, 1.0, 4.0, 64), 60, (1.0, 0.459863, 0.0976166, 0.00054364), 1.0),
+    (rotary.Llama3(16.0, 1.0, 1.0, 64), 60, (1.0, 0.459863, 0.211474, 0.00027182), 1.0),
     (rotary.Yarn(4.0, 64), 60, (1.0, 0.344897, 0.105737, 0.00108728), 1.138629),
     (
         rotary.Yarn(4.0, 64, 16.0, 2.0, mscale=0.7, mscale_all_dim=0.4, truncate=False),
@@ -30,7 +31,7 @@ X = np.cos(np.arange(2 * 3 * 6)).reshape(2, 3, 6).astype("float32")
 P = np.array([[0, 2, 5], [1, 1, 7]])
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("scaling", "length", "expected", "factor"), NUMBERS)
 def test_frequencies(scaling, length, expected, factor):
     compute = jax.jit(lambda length: scaling.frequencies(16, 500.0, length))
@@ -170,7 +171,7 @@ ERRORS = [
     (lambda: layers.RotaryEmbedding(sequence_axis=4)(X), "after the batch"),
     (lambda: layers.RotaryEmbedding()(X, P[:, :2]), "positions"),
     (lambda: layers.RotaryEmbedding()(X, P[:1].astype("float32")), "integers"),
-    (lambda: rotary.Llama3(8.0, 4.0, 1.0), "high_freq_factor above low_freq_factor"),
+    (lambda: rotary.Llama3(8.0, 4.0, 1.0), "high_freq_factor of at least low_freq_factor"),
     (
         lambda: layers.RotaryEmbedding(scaling=rotary.Dynamic(2.0, 8))(X[..., :2]),
         "at least 4 chann",
