@@ -108,7 +108,8 @@ def load(
     Args:
         path: the folder, the safetensors file in the folder, or a GGUF file.
         dtype: dtype or dtype policy of all layers, such as "float32" or "mixed_bfloat16". By default
-            the model has the dtype of the checkpoint.
+            the model has the dtype of the checkpoint; weights that are 8-bit floats with scales become
+            floats of the dtype of its other weights.
         mesh: mesh of the devices, as in `fk.Trainer`.
         sharding: sharding of the weights on the mesh, as in `fk.Trainer`.
         quantize: "int8", "int4" or another quantization without samples, as for `fk.quantize`, whose result
@@ -144,7 +145,8 @@ def load(
     path, limits = as_path(path), limits or Limits()
     policy = None if dtype is None else _policy(dtype)
     placing = as_layout("pretrained.load", mesh, sharding)
-    source = open_source(path, limits, ignore_keys, part)
+    float8_as = None if policy is None else policy.variable_dtype
+    source = open_source(path, limits, ignore_keys, part, float8_as)
     patterns = (*source.ignored, *((ignore,) if isinstance(ignore, str) else ignore))
     tensors = {
         name: stored

@@ -6,16 +6,19 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+from jax.typing import DTypeLike
+
 from fkeras.host.containers.errors import FileError, reading
 from fkeras.host.containers.limits import Limits
 from fkeras.host.containers.stored import Stored
 from fkeras.pretrained.families.table import family_of, family_of_gguf
+from fkeras.pretrained.files.float8 import dequantized
 from fkeras.pretrained.files.folder import CONFIG, read_beside, read_folder, with_modules
 from fkeras.pretrained.files.generation import Generation, generation_of_gguf, read_generation
 from fkeras.pretrained.files.gguf import is_gguf, read_gguf
 from fkeras.pretrained.files.gguf_keys import ReadKeys
 from fkeras.pretrained.files.text_part import with_part
-from fkeras.pretrained.tables.config import Config, reject_keys
+from fkeras.pretrained.tables.config import Config, reject_keys, without
 from fkeras.pretrained.tables.family import Family
 from fkeras.pretrained.tables.layout import Layout
 from fkeras.pretrained.tables.names import Row
@@ -34,7 +37,7 @@ class Source(NamedTuple):
         tensors: the tensors by name.
         names: returns the table of names for the file format.
         adapted: returns the configuration adapted to the names of the tensors.
-        layout: layout of the files; None for GGUF and for a part, which `save` writes as a new folder.
+        layout: layout of the files; None for GGUF, a part and quantized files, which `save` writes as a new folder.
         ignored: patterns of the names of unused tensors.
         tokenizer: the tokenizer, or None.
         generation: end tokens and sampling settings.
@@ -54,13 +57,18 @@ class Source(NamedTuple):
 
 
 def open_source(
-    path: str, limits: Limits, ignore_keys: Collection[str] = (), part: str | None = None
+    path: str,
+    limits: Limits,
+    ignore_keys: Collection[str] = (),
+    part: str | None = None,
+    dtype: DTypeLike | None = None,
 ) -> Source:
     """Opens a folder, a safetensors file in a folder, or a GGUF file.
 
     Args:
         ignore_keys: keys of the configuration to skip.
         part: "text" for the language model of a folder with images.
+        dtype: dtype of the tensors that a folder holds as 8-bit floats; None for that of its other tensors.
 
     Raises:
         FileNotFoundError: for a missing folder or file.
@@ -73,7 +81,7 @@ def open_source(
         )
     ignore_keys = (ignore_keys,) if isinstance(ignore_keys, str) else ignore_keys
     if not is_gguf(path):
-        return _open_folder(path, limits, ignore_keys, part)
+        return _open_folder(path, limits, ignore_keys, part, dtype)
     if part is not None:
         raise FileError(
             f"expected no part, received {part!r}: a GGUF file has no parts.", file=path
@@ -82,12 +90,19 @@ def open_source(
 
 
 def _open_folder(
-    path: str, limits: Limits, ignore_keys: Collection[str], part: str | None
+    path: str,
+    limits: Limits,
+    ignore_keys: Collection[str],
+    part: str | None,
+    dtype: DTypeLike | None,
 ) -> Source:
     whole = read_folder(path, limits)
     with reading(whole.file, CONFIG):
-        checkpoint = with_part(whole, part)
-        family = family_of(checkpoint.mapping)
+        stored = with_part(whole, part)
+        family = family_of(stored.mapping)
+        quantization = without(whole.mapping, ignore_keys).get("quantization_config")
+        checkpoint = dequantized(stored, quantization, dtype)
+        is_dequantized = checkpoint is not stored
         beside = read_beside(checkpoint.file, family.files, limits)
         modules = [module for module in modules_of(beside) if module.folder]
         beside |= read_beside(checkpoint.file, [module.file for module in modules], limits)
@@ -103,8 +118,8 @@ def _open_folder(
         checkpoint.tensors,
         family.names,
         family.adapted,
-        # a part is written as a folder of its own
-        checkpoint.layout if part is None else None,
+        # a part, and floats in the place of codes, are written as a folder of their own
+        None if part is not None or is_dequantized else checkpoint.layout,
         family.ignored,
         tokenizer,
         read_generation(checkpoint.file, whole.mapping, tokenizer, limits),

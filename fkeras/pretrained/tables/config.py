@@ -138,7 +138,7 @@ class Config(Configurable):
         Raises:
             ValueError: for unknown keys, a missing key, or a value out of range.
         """
-        mapping = _without(mapping, (ignore_keys,) if isinstance(ignore_keys, str) else ignore_keys)
+        mapping = without(mapping, ignore_keys)
         reject_keys(
             cls.__name__, cls._unknown(mapping), "config.json", [f.name for f in _own_fields(cls)]
         )
@@ -221,13 +221,14 @@ def _own_fields(cls: type[Config]) -> list[dataclasses.Field]:
     return [field for field in dataclasses.fields(cls) if field.name not in kept]
 
 
-def _without(mapping: Mapping[str, Any], keys: Collection[str]) -> Mapping[str, Any]:
-    """Returns a mapping without keys, such as "dropout" or "text_config.dropout"."""
+def without(mapping: Mapping[str, Any], keys: Collection[str]) -> Mapping[str, Any]:
+    """Returns a mapping without keys, such as "dropout" or "text_config.dropout"; `keys` is a text or several."""
+    keys = (keys,) if isinstance(keys, str) else keys
     if not keys:
         return mapping
     inner = [key.partition(".") for key in keys]
     return {
-        key: _without(value, [rest for part, _, rest in inner if part == key and rest])
+        key: without(value, [rest for part, _, rest in inner if part == key and rest])
         if isinstance(value, Mapping)
         else value
         for key, value in mapping.items()

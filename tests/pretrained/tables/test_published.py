@@ -15,6 +15,7 @@ import pytest
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.pretrained.families.gpt2 import GPT2Config
 from fkeras.pretrained.families.table import FAMILIES, family_of
+from fkeras.pretrained.files.float8 import dequantized
 from fkeras.pretrained.files.folder import Checkpoint
 from fkeras.pretrained.files.text_part import with_part
 from fkeras.pretrained.tables.inert_keys import inert_keys
@@ -48,9 +49,9 @@ _OWN = ("source", "beside", "layout", "parts", "model_type")
 def opened(name):
     """The family and the keys of an entry; a refusal is a ValueError."""
     entry = PUBLISHED[name]
-    checkpoint = Checkpoint("", entry["config"], {}, Layout(()))
-    mapping = with_part(checkpoint, entry.get("part")).mapping
-    family = family_of(mapping)
+    checkpoint = with_part(Checkpoint("", entry["config"], {}, Layout(())), entry.get("part"))
+    family = family_of(checkpoint.mapping)
+    mapping = dequantized(checkpoint, entry["config"].get("quantization_config")).mapping
     return family, family.config.read(mapping), mapping
 
 
