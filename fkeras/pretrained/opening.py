@@ -108,6 +108,9 @@ def _open_folder(
         beside |= read_beside(checkpoint.file, [module.file for module in modules], limits)
         folders = [step.folder for step in sentence_steps(beside) if step is not None]
         config: Config = family.config.read(checkpoint.mapping, beside, ignore_keys)
+    names = family.names
+    if family.unpacked is not None and any(".experts.0." in name for name in checkpoint.tensors):
+        names = family.unpacked
     checkpoint = with_modules(checkpoint, folders, limits)
     tokenizer = Tokenizer.read(checkpoint.file, limits=limits)
     return Source(
@@ -116,7 +119,7 @@ def _open_folder(
         family,
         config,
         checkpoint.tensors,
-        family.names,
+        names,
         family.adapted,
         # a part, and floats in the place of codes, are written as a folder of their own
         None if part is not None or is_dequantized else checkpoint.layout,

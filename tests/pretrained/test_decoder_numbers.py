@@ -198,7 +198,7 @@ def _groups(config):
     return (1, (heads, 1, 1)) if config["model_type"] == "falcon" else (heads, (1, 1, 1))
 
 
-# DeepSeek's GGUF files are not read; llama.cpp has no OPT, no norms of heads in Phi, no window in StarCoder 2, and only parallel Falcon with rotary positions
+# GGUF files of DeepSeek and Llama 4 are not read; llama.cpp has no OPT, no norms of heads in Phi, no window in StarCoder 2, and only parallel Falcon with rotary positions
 OTHERS = ("phi", "starcoder2", "falcon-sequential", "falcon-alibi", "opt", "opt-350m", "opt-plain")
 OTHERS += (
     "deepseek_v2",
@@ -206,6 +206,8 @@ OTHERS += (
     "deepseek_v2-groups",
     "deepseek_v3",
     "deepseek_v3-plain",
+    "llama4_text",
+    "llama4_text-dense",
 )
 GGUF = [name for name in ENTRIES if name not in (*OTHERS, *PARTS)]
 

@@ -34,6 +34,10 @@ _REFUSED = {
         *(*_OTHERS, *_FACTORS, "hidden_act", "mlp_bias"),
         *("moe_layer_freq", "topk_method", "num_experts_per_tok"),
     ),
+    "llama4_text": (
+        *(*_OTHERS, *_FACTORS, "hidden_act", "mlp_bias", "original_max_position_embeddings"),
+        *("sliding_window", "use_sliding_window", "max_window_layers"),
+    ),
     "mixtral": (*_OTHERS, "hidden_act", "num_experts"),
     "qwen2_moe": (*_OTHERS, "hidden_act"),
     "qwen3_moe": (*_OTHERS, "hidden_act", "layer_types", "num_local_experts"),

@@ -35,12 +35,18 @@ KEYS = {**ROTARY, "num_key_value_heads": 2}
 NEOX = {**SMALL, "intermediate_size": 20, "rotary_emb_base": 300, "layer_norm_eps": 1e-3}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 FALCON = {**SMALL, "rope_theta": 300.0}
+FULL, CHUNKED = "full_attention", "chunked_attention"
 LATENT = {
     **{**ROTARY, "hidden_size": 24, "kv_lora_rank": 12, "qk_nope_head_dim": 6},
     **{"qk_rope_head_dim": 4, "v_head_dim": 8, "n_routed_experts": 5, "num_experts_per_tok": 2},
     **{"moe_intermediate_size": 12, "experts_implementation": "eager"},
 }
 LATENT_3 = {**LATENT, "num_key_value_heads": 4}
+LLAMA_4 = {
+    **{**KEYS, "hidden_size": 24, "head_dim": 8, "intermediate_size": 12, "rms_norm_eps": 1e-3},
+    **{"intermediate_size_mlp": 20, "num_local_experts": 4, "attention_chunk_size": 5},
+    **{"floor_scale": 3, "attn_scale": 0.5, "num_hidden_layers": 4},
+}
 _EYES = {
     **{"hidden_size": 16, "intermediate_size": 12, "num_hidden_layers": 1, "image_size": 8},
     **{"num_attention_heads": 2, "patch_size": 4},
@@ -68,6 +74,19 @@ PARTS = {
             },
             "vision_config": _EYES,
             "eos_token_id": [1, 60],
+        },
+    ),
+    "llama4": (
+        "Llama4ForConditionalGeneration",
+        {
+            "text_config": {
+                **{**LLAMA_4, "no_rope_layer_interval": 2, "interleave_moe_layer_step": 2},
+                **{"use_qk_norm": False, "attn_temperature_tuning": True, "no_rope_layers": []},
+            },
+            "vision_config": {
+                **{**_EYES, "vision_output_dim": 8, "projector_input_dim": 8},
+                **{"projector_output_dim": 8, "intermediate_size": 64},
+            },
         },
     ),
     "llava": ("LlavaForConditionalGeneration", {"text_config": _LLAMA, "vision_config": _EYES}),
@@ -230,6 +249,26 @@ ROWS = {
             **{"n_shared_experts": 2, "tie_word_embeddings": True, "routed_scaling_factor": 1.5},
         },
     ),
+    # the factors of the rotary scaling are equal, as in Scout
+    "llama4_text": (
+        "Llama4ForCausalLM",
+        {
+            **{**LLAMA_4, "no_rope_layers": [1, 0, 1, 0], "attention_bias": True},
+            "rope_scaling": {
+                **{"rope_type": "llama3", "factor": 16.0, "low_freq_factor": 1.0},
+                **{"high_freq_factor": 1.0, "original_max_position_embeddings": 16},
+            },
+        },
+    ),
+    "llama4_text-dense": (
+        "Llama4ForCausalLM",
+        {
+            **{**LLAMA_4, "moe_layers": [1, 3], "num_experts_per_tok": 2, "use_qk_norm": False},
+            **{"layer_types": [FULL, CHUNKED, CHUNKED, FULL], "no_rope_layer_interval": 3},
+            **{"attn_temperature_tuning": False, "tie_word_embeddings": True},
+            "rope_scaling": YARN,
+        },
+    ),
     "opt": ("OPTForCausalLM", {**SMALL, "ffn_dim": 20, "pad_token_id": 1}),
     "opt-350m": (
         "OPTForCausalLM",
@@ -262,7 +301,8 @@ def describe(model_type, cls, keys):
         # eager attention of Falcon adds ALiBi twice
         attention = "sdpa" if keys.get("alibi") else "eager"
         model = kind.from_pretrained(path, dtype=torch.float32, attn_implementation=attention)
-        model = model.eval()
+        # the class of texts and images fails in transformers 5.24: its language model has no images
+        model = (model.language_model if model_type == "llama4" else model).eval()
     ids = torch.tensor(option_checks.prompts().astype("int64"))
     out = model(ids, output_hidden_states=True)
     tokens = ids[:, :7]

@@ -120,6 +120,14 @@ BASES = {
             **{"n_group": 2, "topk_group": 1},
         },
     ),
+    "llama4_text": (
+        "Llama4ForCausalLM",
+        {
+            **{**HEAD, "intermediate_size_mlp": 28, "num_local_experts": 4, "moe_layers": [0, 2]},
+            **{"no_rope_layer_interval": 2, "attention_chunk_size": 5, "floor_scale": 3},
+            "attn_scale": 0.5,
+        },
+    ),
     "opt": ("OPTForCausalLM", {**LAYER_NORM, "ffn_dim": 20, "pad_token_id": 1}),
     "mixtral": (
         "MixtralForCausalLM",
@@ -480,6 +488,14 @@ VALUES = {
     "num_experts": [3],
     "num_local_experts": [3],
     "num_hidden_layers": [2],
+    "attention_chunk_size": [3, None],
+    "attn_scale": [0.0, -0.2],
+    "attn_temperature_tuning": [False],
+    "floor_scale": [2],
+    "interleave_moe_layer_step": [2],
+    "intermediate_size_mlp": [12],
+    "moe_layers": [[1], [], None],
+    "use_qk_norm": [False],
 }
 _HIGH = {"rope_type": "linear", "factor": 3.0, "rope_theta": 40.0}
 #: options that depend on each other
@@ -500,6 +516,9 @@ SEVERAL = [
     {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1},
     {"multi_query": False, "parallel_attn": False, "bias": True},
     {"do_layer_norm_before": False, "word_embed_proj_dim": 12},
+    {"moe_layers": None, "interleave_moe_layer_step": 2},
+    {"layer_types": ["chunked_attention", FULL, FULL], "attention_chunk_size": 4},
+    {"no_rope_layers": [0, 1, 0], "attention_chunk_size": None},
     {"feat_extract_norm": "layer", "do_stable_layer_norm": True, "conv_bias": True},
 ]
 SKIPPED = {

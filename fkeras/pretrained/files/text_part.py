@@ -45,6 +45,7 @@ _ROWS: Mapping[str, _TextPart] = FrozenDict(
     {
         "gemma3": _TextPart("gemma3_text"),
         "idefics3": _TextPart(),
+        "llama4": _TextPart("llama4_text"),
         "llava": _TextPart(),
         "llava_next": _TextPart(),
         "mistral3": _TextPart(),

@@ -53,6 +53,8 @@ class Family(Generic[C]):
         names: returns the table of names of a configuration.
         modules: returns the table with the names of the modules of transformers 5, which adapters of PEFT
             have; None if the modules have the names of the checkpoints.
+        unpacked: returns the table of names of folders with a tensor for each kernel of an expert; None if `names`
+            returns that table, or if models have no experts.
         tiny: a small configuration that differs from the defaults, for tests.
         prefix: first segment of most tensor names, such as "model."; some checkpoints omit the prefix.
         ignored: `fnmatch` patterns of the names of unused tensors, such as precomputed tables.
@@ -73,6 +75,7 @@ class Family(Generic[C]):
     names: Callable[[C], tuple[Row, ...]]
     tiny: C
     modules: Callable[[C], tuple[Row, ...]] | None = None
+    unpacked: Callable[[C], tuple[Row, ...]] | None = None
     prefix: str = ""
     ignored: tuple[str, ...] = ()
     adapted: Callable[[C, Collection[str]], C] = _unchanged
