@@ -29,6 +29,7 @@ def attend(
     scale: float = 1.0,
     axes: Sequence[int] = (1,),
     soft_cap: float | None = None,
+    sinks: jax.Array | None = None,
 ) -> jax.Array:
     """Computes attention over one or more axes with one einsum over whole arrays per product.
 
@@ -41,6 +42,8 @@ def attend(
         bias: array of the shape that `mask` has, added before the softmax.
         soft_cap: bound c of the logits, which become `c * tanh(logits / c)` before the bias; None
             for none.
+        sinks: array of shape (b or 1, heads): for each head one more logit, which counts in the sum of the softmax
+            and has no value; None for no such logit. Neither `scale` nor `soft_cap` changes the logit.
 
     Returns:
         An array of shape (b, ..., heads, f).
@@ -51,7 +54,7 @@ def attend(
         >>> attend(x, x, x, axes=(1, 2)).shape
         (2, 5, 6, 4, 3)
     """
-    parts = _exponentials(query, key, mask, bias, scale, axes, soft_cap, value.dtype)
+    parts = _exponentials(query, key, mask, bias, scale, axes, soft_cap, sinks, value.dtype)
     scores, keys, queries = equations(key.ndim, axes, parts.grouped)
     equation = f"{scores},{keys}->{queries}"
     if value.dtype == wide_dtype(value.dtype):
@@ -75,6 +78,7 @@ def attend_with_weights(
     axes: Sequence[int] = (1,),
     drop: Callable[[jax.Array], jax.Array] | None = None,
     soft_cap: float | None = None,
+    sinks: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Computes attention like `attend`, and also returns the attention weights.
 
@@ -88,12 +92,13 @@ def attend_with_weights(
         axes: as for `attend`.
         drop: function applied to the weights before the product with the values, e.g. dropout.
         soft_cap: as for `attend`.
+        sinks: as for `attend`.
 
     Returns:
         The means of the values, and the weights before `drop`, of shape (b, other axes, heads,
         query's attended axes, key's attended axes).
     """
-    parts = _exponentials(query, key, mask, bias, scale, axes, soft_cap)
+    parts = _exponentials(query, key, mask, bias, scale, axes, soft_cap, sinks)
     scores, keys, queries = equations(key.ndim, axes, parts.grouped)
     weights = divide(parts.weights, parts.total).astype(value.dtype)
     dropped = weights if drop is None else drop(weights)
@@ -121,6 +126,7 @@ def _exponentials(
     scale: float,
     axes: Sequence[int],
     soft_cap: float | None,
+    sinks: jax.Array | None,
     dtype: Any = None,
 ) -> _Exponentials:
     """Computes the unnormalized weights, in `dtype`, and their sums, in float32 or float64."""
@@ -136,10 +142,14 @@ def _exponentials(
     # loop only if nothing is between them. A factor in 16 bits would be less exact than the query.
     if scale != 1:
         query = (query.astype(wide_dtype(query.dtype)) * scale).astype(query.dtype)
+    if sinks is not None:
+        others = (1,) * (query.ndim - len(axes) - 3)
+        sinks = jnp.reshape(sinks, (sinks.shape[0], *others, heads, *(1,) * (2 * len(axes))))
+        sinks = sinks.astype(wide_dtype(query.dtype))
     # splitting the query's heads into (groups, heads per group) avoids copying the keys
     if grouped:
         query = jnp.reshape(query, (*query.shape[:-2], groups, heads // groups, query.shape[-1]))
-        mask, bias = (_split_heads(x, groups, 2 * len(axes)) for x in (mask, bias))
+        mask, bias, sinks = (_split_heads(x, groups, 2 * len(axes)) for x in (mask, bias, sinks))
     scores, keys, queries = equations(key.ndim, axes, grouped)
     logits = wide_product(f"{queries},{keys}->{scores}", query, key)
     if soft_cap is not None:
@@ -147,7 +157,8 @@ def _exponentials(
     if bias is not None:
         logits = logits + bias.astype(logits.dtype)
     # products of finite numbers are finite; a bias is often -inf
-    weights, total = exponentials(logits, mask, range(-len(axes), 0), dtype, bias is None)
+    reduced = range(-len(axes), 0)
+    weights, total = exponentials(logits, mask, reduced, dtype, bias is None, sinks)
     return _Exponentials(weights, total, grouped)
 
 

@@ -39,6 +39,7 @@ def attention(
     pairs: Pairs | None = None,
     drop: Drop | None = None,
     fill: bool = False,
+    sinks: jax.Array | None = None,
 ) -> jax.Array:
     """Computes attention by one of several computations, which have equal results.
 
@@ -56,6 +57,7 @@ def attention(
         drop: key and rate of dropout of the attention weights; None for no dropout. Each block of
             queries has its own key.
         fill: whether a query that attends to no key has the mean of all values instead of 0.
+        sinks: array of shape (1, heads), as for `attend`.
 
     Returns:
         An array of shape (b, t, heads, f).
@@ -64,12 +66,12 @@ def attention(
     long = is_long(length, key.shape[1])
     if pairs is not None and drop is None and bias is None and not fill:
         if kernel == "splash" or (kernel is None and long):
-            return attend_by_kernel(query, key, value, pairs, scale, soft_cap)
+            return attend_by_kernel(query, key, value, pairs, scale, soft_cap, sinks)
 
     def compute(take: Take, rows: jax.Array, bias: jax.Array | None) -> jax.Array:
         mask = mask_of(take)
         if drop is None:
-            y = attend(rows, key, value, mask, bias, scale, soft_cap=soft_cap)
+            y = attend(rows, key, value, mask, bias, scale, soft_cap=soft_cap, sinks=sinks)
         else:
             own, rate = drop
             if take is not whole:
@@ -79,7 +81,7 @@ def attention(
                 return dropout(own, weights, rate)
 
             arguments = rows, key, value, mask, bias, scale
-            y, _ = attend_with_weights(*arguments, drop=dropped, soft_cap=soft_cap)
+            y, _ = attend_with_weights(*arguments, drop=dropped, soft_cap=soft_cap, sinks=sinks)
         return fill_empty_rows(y, value, mask) if fill and mask is not None else y
 
     if kernel == "blockwise" or (long and kernel != "einsum"):
@@ -99,6 +101,7 @@ def dot_product_attention(
     empty_rows: str = "zeros",
     pairs: Pairs | None = None,
     drop: Drop | None = None,
+    sinks: jax.Array | None = None,
 ) -> jax.Array:
     """Computes `softmax(scale * query @ key + bias) @ value` for each head.
 
@@ -124,13 +127,16 @@ def dot_product_attention(
             all values.
         pairs: the pairs that `mask` allows; None if unknown.
         drop: as for `attention`.
+        sinks: array of shape (heads,), one more logit of each head, which counts in the sum of the softmax and
+            has no value; None for no such logits.
 
     Returns:
         An array of shape (b, t, heads, f).
 
     Raises:
         ValueError: if an array does not have four axes, if the number of heads is not a multiple
-            of the number of groups, or if the fused kernel does not support the call.
+            of the number of groups, if the fused kernel does not support the call, and for sinks of another shape
+            or beside `empty_rows="keras"`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -150,6 +156,9 @@ def dot_product_attention(
     scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     bias = None if bias is None else _four_axes(bias)
     mask_of = mask if mask is None or callable(mask) else _mask_of(_four_axes(mask))
+    if sinks is not None:
+        _check_sinks(sinks, query, flash_attention, empty_rows)
+        sinks = sinks[None]
 
     def order(take: Take) -> jax.Array | None:
         return causal_mask(query.shape[1], key.shape[1], take)[None, None] if is_causal else None
@@ -186,7 +195,8 @@ def dot_product_attention(
 
     kernel = "einsum" if flash_attention is False else None
     fill = empty_rows == "keras" and not full
-    return attention(query, key, value, combined_of, scale, bias, None, kernel, pairs, drop, fill)
+    arguments = query, key, value, combined_of, scale, bias, None, kernel, pairs, drop, fill
+    return attention(*arguments, sinks=sinks)
 
 
 def _pairs_of_keys(mask: jax.Array | None, query: tuple, key: tuple) -> Pairs | None:
@@ -213,6 +223,27 @@ def check_flash_applies(query: jax.Array) -> None:
             f"flash_attention: expected a GPU and bfloat16 or float16, received {query.dtype} on "
             f"{jax.default_backend()}. Leave flash_attention at None, which runs everywhere, "
             "or give the layer dtype='mixed_bfloat16'."
+        )
+
+
+def _check_sinks(
+    sinks: jax.Array, query: jax.Array, flash_attention: bool | None, empty_rows: str
+) -> None:
+    where = "dot_product_attention: sinks"
+    if sinks.shape != (query.shape[2],):
+        raise ValueError(
+            f"{where}: expected one number for each of {query.shape[2]} query heads, received the shape "
+            f"{sinks.shape}. Give an array of shape ({query.shape[2]},)."
+        )
+    if flash_attention:
+        raise ValueError(
+            f"{where}: expected flash_attention=None or False beside sinks, received True. The fused kernel has no "
+            "sinks: leave flash_attention at None."
+        )
+    if empty_rows == "keras":
+        raise ValueError(
+            f"{where}: expected empty_rows='zeros' beside sinks, received 'keras'. A query without keys gives its "
+            "whole weight to the sink: leave empty_rows out."
         )
 
 

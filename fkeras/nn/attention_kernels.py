@@ -86,7 +86,7 @@ class Pairs(NamedTuple):
 class Call:
     """The static description of a call: a parameter of the primitive.
 
-    The operands are query, key and value, then the arrays of the pairs.
+    The operands are query, key, value and the sinks (b, heads), then the arrays of the pairs.
 
     Attributes:
         band: as in `Pairs`.
@@ -95,6 +95,7 @@ class Call:
         scale: factor of the logits.
         soft_cap: bound c of the logits, which become `c * tanh(logits / c)`; None for none.
         precision: JAX's default precision of products.
+        has_sinks: whether each head has one more logit, as in `attend`.
     """
 
     band: Band = ALL
@@ -103,15 +104,21 @@ class Call:
     scale: float = 1.0
     soft_cap: float | None = None
     precision: str | None = None
+    has_sinks: bool = False
+
+    @property
+    def heads(self) -> int:
+        """The number of operands with derivatives, which precede the arrays of the pairs."""
+        return 3 + self.has_sinks
 
     @property
     def number(self) -> int:
         """The number of operands."""
-        return 3 + 2 * self.has_ids + self.has_positions
+        return self.heads + 2 * self.has_ids + self.has_positions
 
     def pairs(self, operands: Sequence[Any]) -> Pairs:
         """Returns the pairs of a call with these operands."""
-        query_ids, key_ids = operands[3:5] if self.has_ids else (None, None)
+        query_ids, key_ids = operands[self.heads :][:2] if self.has_ids else (None, None)
         positions = operands[self.number - 1] if self.has_positions else None
         return Pairs(self.band, query_ids, key_ids, positions)
 
@@ -138,7 +145,7 @@ class Call:
             return None
         # cuDNN limits the band of causal attention only, and only on the side of earlier keys
         causal = self.band[1] == 0 and query.shape[1] == key.shape[1]
-        fits = (causal or self.band == ALL) and self.soft_cap is None
+        fits = (causal or self.band == ALL) and self.soft_cap is None and not self.has_sinks
         fits = fits and query.shape[3] == value.shape[3]
         return "cudnn" if fits and query.shape[3] % 8 == 0 and query.shape[3] <= 128 else None
 
@@ -166,6 +173,7 @@ def attend_by_kernel(
     pairs: Pairs,
     scale: float,
     soft_cap: float | None = None,
+    sinks: jax.Array | None = None,
 ) -> jax.Array:
     """Computes attention by the kernel of the platform, or by blocks of queries.
 
@@ -174,35 +182,42 @@ def attend_by_kernel(
         key: array of shape (b, s, groups, d).
         value: array of shape (b, s, groups, f).
         soft_cap: as in `Call`.
+        sinks: array of shape (1, heads), as for `attend`.
 
     Returns:
         An array of shape (b, t, heads, f), 0 for queries that attend to no key.
     """
-    arrays = pairs.query_ids, pairs.key_ids, pairs.positions
+    if sinks is not None:
+        # each row of the batch has its sinks: `jax.vmap` makes the batch longer
+        sinks = jnp.broadcast_to(sinks, (query.shape[0], sinks.shape[1]))
+    arrays = sinks, pairs.query_ids, pairs.key_ids, pairs.positions
     operands = (query, key, value, *(x for x in arrays if x is not None))
     has_ids, has_positions = pairs.query_ids is not None, pairs.positions is not None
     config: Any = jax.config  # JAX declares its flags at run time
     precision = config.jax_default_matmul_precision
-    call = Call(pairs.band, has_ids, has_positions, float(scale), soft_cap, precision)
+    settings = float(scale), soft_cap, precision, sinks is not None
+    call = Call(pairs.band, has_ids, has_positions, *settings)
     if has_typed_axes(*operands) or not any(call.kernel(p, *operands[:3]) for p in ("tpu", "gpu")):
         return _by_blocks(*operands, call=call, role="value")[0]
     return _bind(call, "value", *operands)[0]
 
 
-# -- computations of a role: the value, the tangent, or the gradients of query, key and value -----
+# -- computations of a role: the value, the tangent, or the gradients of query, key, value and sinks
 
 
 def _by_blocks(*operands: jax.Array, call: Call, role: str) -> list[jax.Array]:
     """Computes a role on every platform.
 
-    A tangent takes those of query, key and value after the operands, gradients that of the value.
+    A tangent takes those of query, key, value and sinks after the operands, gradients that of the value.
     """
-    heads, rest = operands[:3], operands[call.number :]
+    heads, rest = operands[: call.heads], operands[call.number :]
 
-    def value(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
+    def value(
+        query: jax.Array, key: jax.Array, value: jax.Array, sinks: jax.Array | None = None
+    ) -> jax.Array:
         def compute(take: Take, rows: jax.Array, _: jax.Array | None) -> jax.Array:
-            mask = call.mask_of(operands, take)
-            return attend(rows, key, value, mask, None, call.scale, soft_cap=call.soft_cap)
+            arguments = rows, key, value, call.mask_of(operands, take), None, call.scale
+            return attend(*arguments, soft_cap=call.soft_cap, sinks=sinks)
 
         return by_blocks(compute, query)
 
@@ -225,15 +240,15 @@ def by_splash(
     """Computes the value or the gradients by JAX's splash attention, the kernel of TPUs.
 
     Args:
-        *operands: query, key, value, the arrays of the pairs, and the gradient of the value.
+        *operands: query, key, value, sinks, the arrays of the pairs, and the gradient of the value.
         role: "value" or "gradient".
         interpret: whether to interpret the kernel, which every platform does.
     """
     # Pallas takes .1 s to import
     from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
-    heads, pairs = operands[:3], call.pairs(operands)
-    query, key, _ = heads
+    heads, pairs = operands[: call.heads], call.pairs(operands)
+    query, key = heads[:2]
     (rows, length, count, _), keys = query.shape, key.shape[1]
     q_size, k_size = (min(_BLOCK, -(-n // _LANES) * _LANES) for n in (length, keys))
     q_rest, k_rest = -length % q_size, -keys % k_size
@@ -264,13 +279,17 @@ def by_splash(
         interpret=interpret,
     )
 
-    def value(query: jax.Array, *others: jax.Array) -> jax.Array:
+    def value(
+        query: jax.Array, key: jax.Array, value: jax.Array, sinks: jax.Array | None = None
+    ) -> jax.Array:
         query = (query.astype(wide_dtype(query.dtype)) * call.scale).astype(query.dtype)
+        # JAX's gradient of the sinks has the dtype of the query
+        sinks = None if sinks is None else sinks.astype(query.dtype)
         padded = (
             jnp.pad(jnp.swapaxes(x, 1, 2), ((0, 0), (0, 0), (0, rest), (0, 0)))
-            for x, rest in zip((query, *others), (q_rest, k_rest, k_rest), strict=True)
+            for x, rest in zip((query, key, value), (q_rest, k_rest, k_rest), strict=True)
         )
-        return jnp.swapaxes(jax.vmap(kernel)(*padded, segments), 1, 2)[:, :length]
+        return jnp.swapaxes(jax.vmap(kernel)(*padded, segments, sinks), 1, 2)[:, :length]
 
     # one line for both roles: XLA merges the two calls of the kernel if their source is the same
     y, transposed = jax.vjp(value, *heads)
@@ -429,7 +448,7 @@ def _differentiate(
     primals: Any, tangents: Any, *, call: Call, role: str, jaxpr: Any, **_: Any
 ) -> Any:
     if role == "value":
-        own = map(ad.instantiate_zeros, tangents[:3])
+        own = map(ad.instantiate_zeros, tangents[: call.heads])
         return _bind(call, role, *primals), _bind(call, "tangent", *primals, *own)
     # derivatives of higher order
     places = [n for n, tangent in enumerate(tangents) if type(tangent) is not ad.Zero]

@@ -12,10 +12,15 @@ import jax.numpy as jnp
 from fkeras.nn.numerics.dtypes import wide_dtype
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))
+@functools.partial(jax.custom_jvp, nondiff_argnums=(3, 4, 5))
 def _exponentials(
-    x: jax.Array, mask: jax.Array | None, axes: tuple[int, ...], dtype: Any, finite: bool
-) -> tuple[jax.Array, jax.Array]:
+    x: jax.Array,
+    mask: jax.Array | None,
+    sinks: jax.Array | None,
+    axes: tuple[int, ...],
+    dtype: Any,
+    finite: bool,
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
     lowest = float(jnp.finfo(x.dtype).min)
     # XLA's TPU compiler computes `exp(x - max(x))` and the sums in the loop of the product before, if
     # nothing is between: operations for infinite and masked entries are only where these occur
@@ -26,12 +31,17 @@ def _exponentials(
         x = jnp.where(mask, x, jnp.asarray(lowest, x.dtype))
     # the maximum of no entries is an error without `initial`
     initial = None if all(x.shape[a] for a in axes) else lowest
-    y = jnp.exp(x - jnp.max(x, axes, keepdims=True, initial=initial))
+    largest = jnp.max(x, axes, keepdims=True, initial=initial)
+    largest = largest if sinks is None else jnp.maximum(largest, sinks)
+    y = jnp.exp(x - largest)
     if mask is not None or not finite:
         # a row without entries has the maximum `lowest`, so its exponentials would be 1
         y = jnp.where(x > lowest, y, jnp.zeros_like(y))
-    total = jnp.sum(y, axes, keepdims=True)
-    return y.astype(dtype), jnp.where(total == 0, jnp.ones_like(total), total)
+    total, shares = jnp.sum(y, axes, keepdims=True), None
+    if sinks is not None:
+        shares = jnp.exp(sinks - largest)
+        total = total + shares
+    return y.astype(dtype), jnp.where(total == 0, jnp.ones_like(total), total), shares
 
 
 @_exponentials.defjvp
@@ -39,13 +49,17 @@ def _exponentials_jvp(
     axes: tuple[int, ...], dtype: Any, finite: bool, primals: tuple, tangents: tuple
 ) -> tuple:
     # only `y` is kept for the gradient, neither the mask nor the comparisons of minimum and maximum
-    y, total = _exponentials(*primals, axes, dtype, finite)
+    y, total, shares = _exponentials(*primals, axes, dtype, finite)
     tangent = tangents[0] * y.astype(tangents[0].dtype)
-    return (y, total), (tangent.astype(dtype), jnp.sum(tangent, axes, keepdims=True))
+    t_total, t_shares = jnp.sum(tangent, axes, keepdims=True), None
+    if shares is not None:
+        t_shares = tangents[2] * shares
+        t_total = t_total + t_shares
+    return (y, total, shares), (tangent.astype(dtype), t_total, t_shares)
 
 
 # as in `numerics.slopes`: without jit, each call of a custom rule would take .3 ms
-_compiled = jax.jit(_exponentials, static_argnums=(2, 3, 4), inline=True)
+_compiled = jax.jit(_exponentials, static_argnums=(3, 4, 5), inline=True)
 
 
 def exponentials(
@@ -54,6 +68,7 @@ def exponentials(
     axes: Sequence[int],
     dtype: Any = None,
     finite: bool = False,
+    sinks: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Computes `exp(x)` up to one factor for each row, and the sums that normalize the rows.
 
@@ -61,13 +76,16 @@ def exponentials(
         mask: True where an entry counts; broadcasts to `x`. None for everywhere.
         dtype: dtype of the exponentials; None for that of `x`, which the sums have.
         finite: whether no entry is infinite.
+        sinks: one more entry of each row, which counts in the sums alone: an array like the sums, or one that
+            broadcasts to them; None for no such entry.
 
     Returns:
         The exponentials, 0 where the mask is False, and their sums with axes of size 1; the sum
         is 1 for a row that is empty, masked entirely, or all -inf. The derivative treats the
         factor of a row as a constant.
     """
-    return _compiled(x, mask, tuple(axes), jnp.dtype(x.dtype if dtype is None else dtype), finite)
+    dtype = jnp.dtype(x.dtype if dtype is None else dtype)
+    return _compiled(x, mask, sinks, tuple(axes), dtype, finite)[:2]
 
 
 def masked_softmax(

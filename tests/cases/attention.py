@@ -110,6 +110,11 @@ CASES = (
         keras=False,
     ),
     Case(
+        layers.DotProductAttention(use_sinks=True, sinks_initializer="glorot_uniform"),
+        ((2, 5, 4, 6), (2, 5, 2, 6), (2, 5, 2, 3)),
+        keras=False,
+    ),
+    Case(
         layers.DotProductAttention(dropout=0.3, seed=1, cache="int8"),
         ((2, 3, 4, 6), (2, 5, 4, 6), (2, 5, 4, 6)),
         training=True,

@@ -151,6 +151,83 @@ def test_blocks_equal_one_product(name):
         np.testing.assert_allclose(ours, expected, atol=2e-5)
 
 
+SINKS = np.array([-1.0, 0.5, 2.0, 30.0], "float32")
+
+
+def _with_sinks(query, keys, values, sinks, mask):
+    """Attention with the sink as the logit of one more key, whose value is 0."""
+    keys, values = (jnp.repeat(x, query.shape[2] // x.shape[2], axis=2) for x in (keys, values))
+    scores = jnp.einsum("bthd,bshd->bhts", query, keys) / query.shape[-1] ** 0.5
+    scores = jnp.where(mask, scores, -1e30)
+    more = jnp.broadcast_to(sinks[None, :, None, None], (*scores.shape[:3], 1))
+    weights = jax.nn.softmax(jnp.concatenate([scores, more], axis=-1), axis=-1)
+    return jnp.einsum("bhts,bshd->bthd", weights[..., :-1], values)
+
+
+def _slopes(function, *arrays):
+    y, transposed = jax.vjp(function, *arrays)
+    return [y, *transposed(jnp.cos(jnp.arange(y.size, dtype="float32").reshape(y.shape)))]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "length"),
+    [
+        ("einsum", 9),
+        pytest.param("einsum", LENGTH, marks=pytest.mark.exhaustive),
+        pytest.param("blockwise", LENGTH, marks=pytest.mark.exhaustive),
+        pytest.param("splash", LENGTH, marks=pytest.mark.exhaustive),
+    ],
+)
+def test_sinks_are_logits_without_values(kernel, length):
+    layer = layers.DotProductAttention(CAUSAL & masks.Window(7), kernel=kernel, use_sinks=True)
+    steps = np.arange(length)
+    mask = (steps[:, None] >= steps) & (steps[:, None] - steps < 7)
+
+    def ours(query, keys, values, sinks):
+        built = layer.build(jax.random.key(0), query, keys, values)
+        return built.replace(sinks=sinks)(query, keys, values)
+
+    def exact(*arrays):
+        return _with_sinks(*arrays, mask)
+
+    arrays = (*_inputs(length), SINKS)
+    both = jax.jit(lambda *arrays: [_slopes(f, *arrays) for f in (ours, exact)])(*arrays)
+    for y, expected in zip(*both, strict=True):
+        assert np.abs(y - expected).max() < 2e-6 * np.abs(expected).max()
+    # the largest sink leaves nothing for the keys
+    assert np.abs(both[0][0][:, :, 3]).max() < 1e-6
+
+
+@pytest.mark.exhaustive
+def test_sinks_of_other_axes_dropout_and_rows_without_keys():
+    x = _normal(2, 3, 4, 2, 5)
+    y = attend(x, x, x, axes=(1, 2), sinks=SINKS[None, :2])
+    flat = x.reshape(2, 12, 2, 5)
+    expected = _with_sinks(flat, flat, flat, SINKS[:2], np.ones((12, 12), bool))
+    # a scale of 1 instead of 1 / sqrt(d)
+    scaled = _with_sinks(flat * 5**0.5, flat, flat, SINKS[:2], np.ones((12, 12), bool))
+    np.testing.assert_allclose(y.reshape(expected.shape), scaled, atol=1e-6)
+    query, keys, values = _inputs(9)
+    layer = layers.DotProductAttention(CAUSAL, dropout=0.5, use_sinks=True)
+    layer = layer.build(jax.random.key(0), query, keys, values).replace(sinks=SINKS)
+    out = layer.apply(query, keys, values, key=jax.random.key(1), training=True).value
+    # dropped weights are 0, the others twice as large: the first query has one key
+    first = _with_sinks(query, keys, values, SINKS, np.tri(9, dtype=bool))[:, 0]
+    ratio = out[:, 0] / first
+    np.testing.assert_allclose(np.minimum(abs(ratio), abs(ratio - 2)), 0, atol=1e-5)
+    empty = layer.replace(mask=~masks.Window(99))
+
+    def value(sinks, query):
+        return empty.replace(sinks=sinks)(query, keys, values)
+
+    results = _slopes(value, SINKS, query)
+    assert all(not np.any(result) for result in results)
+    # a sink of minus infinity is none
+    without = layers.DotProductAttention(CAUSAL)(query, keys, values)
+    infinite = layer.replace(sinks=np.full(4, -np.inf, "float32"))(query, keys, values)
+    np.testing.assert_allclose(infinite, without, atol=1e-6)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["chunk", "chunk of positions"])
 def test_pairs_of_chunks_equal_the_mask(name):

@@ -36,11 +36,12 @@ def _heads(queries=LENGTH, keys=LENGTH):
 
 
 def _whole(*operands, call):
-    heads = operands[:3]
+    heads = operands[: call.heads]
 
-    def value(*heads):
+    def value(query, keys, values, sinks=None):
         mask = call.mask_of(operands, whole)
-        return attend(*heads, mask, None, call.scale, soft_cap=call.soft_cap)
+        arguments = query, keys, values, mask, None, call.scale
+        return attend(*arguments, soft_cap=call.soft_cap, sinks=sinks)
 
     if len(operands) == call.number:
         return [value(*heads)]
@@ -53,6 +54,7 @@ def _pairs(band=ALL, ids=None, positions=None, query=None, key=None, shape=(2, L
 
 ROWS = np.arange(LENGTH)[None] < np.array([[30], [170]])
 VALID = SEGMENTS != 0
+SINKS = np.array([[-1.0, 0.0, 1.0, 3.0], [2.0, 0.5, -9.0, 1.5]], "float32")
 CALLS = {
     "all, odd lengths": (_pairs(), None, _heads(LENGTH, 77)),
     "causal, soft cap": (_pairs(CAUSAL), 2.0, _heads()),
@@ -61,15 +63,16 @@ CALLS = {
     "masks of rows": (_pairs(CAUSAL, query=ROWS, key=ROWS[::-1]), None, _heads()),
     "segments": (_pairs((70, 0), SEGMENTS, query=VALID, key=VALID), 1.5, _heads()),
     "several blocks": (_pairs((300, 2)), None, [x[:1, :, :2] for x in _heads(1030, 600)]),
+    "sinks": (_pairs((70, 0), SEGMENTS, query=VALID, key=VALID), 1.5, [*_heads(), SINKS]),
 }
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", CALLS)
 def test_splash_attention_equals_whole_arrays(name):
     pairs, soft_cap, heads = CALLS[name]
     ids = [x for x in pairs[1:] if x is not None]
-    call = Call(pairs.band, bool(ids), False, 0.3, soft_cap)
+    call = Call(pairs.band, bool(ids), False, 0.3, soft_cap, has_sinks=len(heads) == 4)
     gradient = _normal(*heads[0].shape[:3], 16, number=5)
 
     @functools.partial(jax.jit, static_argnums=0)
@@ -163,6 +166,9 @@ def test_every_layer_reaches_the_kernel():
         lambda *heads: causal(*heads[:3], attention_mask=masks.Segments(heads[3])), *heads, ids
     )
     assert "tpu_custom_call" in packed
+    sinks = jax.ShapeDtypeStruct((2,), "float32")
+    with_sinks = _lowered(lambda *x: dot_product_attention(*x[:3], sinks=x[3]), *heads, sinks)
+    assert "tpu_custom_call" in with_sinks
     operation = functools.partial(dot_product_attention, is_causal=True)
     assert "tpu_custom_call" in _lowered(operation, *heads)
     keys = jax.ShapeDtypeStruct((2, 1, 1, 2048), "bool")
@@ -174,6 +180,40 @@ def test_every_layer_reaches_the_kernel():
 def _choices(function, *arguments):
     text = str(jax.make_jaxpr(function)(*arguments))
     return text.count(f"{KERNEL.name}[")
+
+
+@pytest.mark.exhaustive
+def test_derivatives_with_sinks():
+    heads = (*(x[:1, :130] for x in _heads()), SINKS[:1])
+
+    def chosen(*heads):
+        return attend_by_kernel(*heads[:3], Pairs(CAUSAL), 0.3, None, heads[3])
+
+    def exact(*heads):
+        return _whole(*heads, call=Call(CAUSAL, False, False, 0.3, has_sinks=True))[0]
+
+    def results(function):
+        def loss(*heads):
+            return jnp.sum(jnp.sin(function(*heads)))
+
+        tangents = tuple(jnp.cos(x) for x in heads)
+        gradient = jax.grad(loss, (0, 1, 2, 3))
+        several = jnp.stack([heads[3], heads[3] + 1])
+        return (
+            jax.jvp(gradient, heads, tangents),
+            jax.vmap(function, (None, None, None, 0))(*heads[:3], several),
+            jax.vmap(function, (None, None, 0, None))(*heads[:2], several_values(heads), heads[3]),
+        )
+
+    def several_values(heads):
+        return jnp.stack([heads[2], -heads[2]])
+
+    assert _choices(chosen, *heads) == 1
+    for y, value in zip(
+        *(jax.tree.leaves(jax.jit(functools.partial(results, f))()) for f in (chosen, exact)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(y, value, rtol=1e-5, atol=5e-5)
 
 
 @pytest.mark.exhaustive

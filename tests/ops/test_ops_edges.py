@@ -15,6 +15,11 @@ ops = fk.ops
 INF = float("inf")
 
 
+def _sinks(x, sinks, **options):
+    heads = x[None, :, None]
+    return ops.dot_product_attention(heads, heads, heads, sinks=sinks, **options)
+
+
 @pytest.mark.exhaustive
 def test_logsumexp_of_minus_infinity_has_a_finite_gradient():
     @jax.jit
@@ -275,6 +280,9 @@ def test_json_round_trip_of_graphs_of_operations():
         (lambda x: ops.stft(x, 4, 1, 2), "fft_length"),
         (lambda x: ops.fft(x), "pair of arrays"),
         (lambda x: ops.dot_product_attention(x, x, x, attn_logits_soft_cap=1.0), "soft_cap"),
+        (lambda x: _sinks(x, np.ones(3, "float32")), r"each of 1 query heads.*\(3,\)"),
+        (lambda x: _sinks(x, x[0, :1], flash_attention=True), "fused kernel has no sinks"),
+        (lambda x: _sinks(x, x[0, :1], empty_rows="keras"), "expected empty_rows='zeros'"),
         (lambda x: ops.image.elastic_transform(x[None, :, :, None]), "received None"),
         (lambda x: ops.view_as_complex(x), "size 2"),
         (lambda x: ops.unfold(x, 2), r"\(b, c, h, w\)"),

@@ -121,7 +121,7 @@ nn | x alpha= | Celu Elu
 nn | inputs kernel strides= padding= data_format= dilation_rate= | Conv DepthwiseConv
 nn | inputs kernel strides= padding= output_padding= data_format= dilation_rate= | ConvTranspose
 nn | x block_size= data_format= | DepthToSpace SpaceToDepth
-nn | query key value bias mask scale is_causal= flash_attention= attn_logits_soft_cap= empty_rows= |
+nn | query key value bias mask scale is_causal= flash_attention= attn_logits_soft_cap= empty_rows= sinks |
     DotProductAttention
 nn | x output_size= kernel_size= dilation= padding= stride= | Fold
 nn | x approximate= | Gelu

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,7 @@ from fkeras.nn.numerics.axes import format_shape
 
 
 class DotProductAttention(fk.KeepsTokens, fk.Layer):
-    """Computes `softmax(scale * query @ key) @ value` for each head; has no weights.
+    """Computes `softmax(scale * query @ key) @ value` for each head; its only weights are sinks.
 
     `EinsumDense` layers before the layer project to heads, and an `EinsumDense` layer after the layer
     projects back.
@@ -67,11 +67,14 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
             attention on a TPU, cuDNN on a GPU with 16-bit floats, else blocks. Kernels support masks of
             `Causal`, `Window`, `Chunk`, `Segments`, padding and positions, without bias, cache and dropout.
             "xla" or "cudnn" for this implementation of `jax.nn.dot_product_attention` in calls without a
-            soft cap and dropout whose values have the size of the keys; "cudnn" also needs a GPU and
+            soft cap, sinks and dropout whose values have the size of the keys; "cudnn" also needs a GPU and
             16-bit floats. None, and calls without their kernel: "splash" where t * s is at least
             2048 * 2048, else "einsum". `fk.plan` reports the kernel of each layer.
         seed: takes the place of the layer's name in the key of each call, so that layers with equal
             seeds draw equally; None for the name.
+        use_sinks: whether each head has an attention sink: one more logit, a weight, which counts in the sum of
+            the softmax and has no value. JAX's splash attention computes sinks, cuDNN does not.
+        sinks_initializer: draws the sinks.
 
     Call:
         positions: integers (b, t), -1 at padding, usually from `fk.layers.Positions`. None, for
@@ -83,7 +86,7 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
 
     Shapes:
         query (b, t, h, d), key (b, s, g, d), value (b, s, g, f) -> (b, t, h, f); h is a multiple of g,
-        and h / g adjacent heads share one key head.
+        and h / g adjacent heads share one key head; sinks (h,).
 
     Raises:
         ValueError: for arrays without four axes or with different sizes, query heads that are no
@@ -111,11 +114,26 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
         convert=fk.choice("einsum", "blockwise", "splash", "xla", "cudnn", optional=True),
     )
     seed: fk.OptionalInteger = fk.option(default=None, convert=fk.integer(optional=True))
+    use_sinks: bool = fk.option(default=False, convert=fk.boolean)
+    sinks_initializer: fk.Initializer = fk.option(default="zeros", convert=fk.initializer)
+
+    sinks: jax.Array | None = fk.weight(axes="h")
 
     supports_masking: ClassVar[bool] = True
     _keras_module: ClassVar[str] = "fkeras.layers"
     # a cache belongs to a batch, not to the model: files and lists of weights omit the cache
     _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(stores_state=False)
+
+    @property
+    def axis_names(self) -> fk.AxisNames:
+        return fk.AxisNames(roles=fk.FrozenDict({"h": "heads"} if self.use_sinks else {}))
+
+    @property
+    def built(self) -> bool:
+        return self.__dict__.get("_built", False) or not self.use_sinks
+
+    def build(self, key: jax.Array, query: fk.SpecLike, *others: fk.Tree) -> Self:
+        return self.with_weights(key, sinks=query.shape[2:3] if self.use_sinks else None)
 
     # -- calls --------------------------------------------------------------------------------
 
@@ -216,6 +234,11 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
             raise fk.FKerasError(
                 f"{self._where}: expected a number of query heads divisible by the number of key heads, "
                 f"received {heads} and {groups}. Give a number of key heads that divides {heads}."
+            )
+        if self.sinks is not None and heads != self.sinks.shape[0]:
+            raise fk.FKerasError(
+                f"{self._where}: expected {self.sinks.shape[0]} query heads, one for each sink, received "
+                f"{shapes[0]}."
             )
         if positions is None:
             return
@@ -440,13 +463,16 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
         if form is not None and bias is None and not drops:
             q, v = (jax.ShapeDtypeStruct((1, *x.dims[1:]), x.dtype) for x in (query, value))
             # the size of keys is that of the query
-            kernel = Call(form[0], soft_cap=self.soft_cap).kernel(backend, q, v, v)
+            call = Call(form[0], soft_cap=self.soft_cap, has_sinks=self.use_sinks)
+            kernel = call.kernel(backend, q, v, v)
             return kernel or "blockwise"
         return "blockwise" if long else "einsum"
 
     def _is_jax(self, query: Any, value: Any, backend: str, drops: bool) -> bool:
         """Returns whether `jax.nn.dot_product_attention` computes a call."""
-        if self.kernel not in ("xla", "cudnn") or drops or self.soft_cap is not None:
+        if self.kernel not in ("xla", "cudnn") or drops:
+            return False
+        if self.soft_cap is not None or self.use_sinks:
             return False
         return query.dims[-1] == value.dims[-1] and (
             self.kernel == "xla" or is_flash_available(query.dtype, backend)
@@ -476,9 +502,9 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
             return y if mask is None else clear_empty_rows(y, mask)
         drop = (context.seeded_key(self.seed), self.dropout) if drops else None
         kernel = None if self.kernel in ("xla", "cudnn") else self.kernel
-        return attention(
-            query, key, value, mask_of, scale, bias, self.soft_cap, kernel, pairs, drop
-        )
+        sinks = None if self.sinks is None else self.sinks[None]
+        arguments = query, key, value, mask_of, scale, bias, self.soft_cap, kernel, pairs, drop
+        return attention(*arguments, sinks=sinks)
 
     def _four_axes(self, bias: jax.Array, query: jax.Array, key: jax.Array) -> jax.Array:
         """Returns the bias with the axes (b, heads, t, s)."""

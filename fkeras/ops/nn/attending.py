@@ -25,6 +25,7 @@ def dot_product_attention(
     attn_logits_soft_cap: float | None = None,
     *,
     empty_rows: str = "zeros",
+    sinks: TensorLike | None = None,
 ) -> jax.Array:
     """Returns softmax(scale * query @ key + bias) @ value for each head.
 
@@ -44,21 +45,27 @@ def dot_product_attention(
         attn_logits_soft_cap: must be None; Keras supports other values only on TPUs.
         empty_rows: output for a query without any key to attend to: "zeros", or "keras" for the
             mean of all values, as in Keras. Models read from Keras's files use "keras".
+        sinks: (heads,), attention sinks: one more score of each head, which counts in the sum of the softmax
+            and has no value. A query then attends to no key where the scores are far below the sink.
 
     Returns:
         An array of shape (b, t, heads, f).
 
     Raises:
-        ValueError: if `attn_logits_soft_cap` is not None, or `empty_rows` is unknown.
+        ValueError: if `attn_logits_soft_cap` is not None, or `empty_rows` is unknown; for sinks of another shape,
+            beside `flash_attention=True` or `empty_rows="keras"`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> x = jnp.array([1.0, 4.0]).reshape(1, 2, 1, 1)
         >>> fk.ops.dot_product_attention(0 * x, x, x, is_causal=True).ravel()
         Array([1. , 2.5], dtype=float32)
+        >>> fk.ops.dot_product_attention(0 * x, x, x, is_causal=True, sinks=jnp.zeros(1)).ravel()
+        Array([0.5      , 1.6666666], dtype=float32)
 
     References:
         Vaswani et al., Attention is all you need (2017), arxiv.org/abs/1706.03762.
+        Xiao et al., Efficient streaming language models with attention sinks (2023), arxiv.org/abs/2309.17453.
     """
     if attn_logits_soft_cap is not None:
         raise ValueError(
@@ -73,5 +80,6 @@ def dot_product_attention(
         )
     # the implementation in `fkeras.nn` expects arrays; the operation also accepts lists
     query, key, value = to_common_floats(query, key, value)
-    bias, mask = (None if x is None else jnp.asarray(x) for x in (bias, mask))
-    return _attention(query, key, value, mask, bias, scale, is_causal, flash_attention, empty_rows)
+    bias, mask, sinks = (None if x is None else jnp.asarray(x) for x in (bias, mask, sinks))
+    settings = scale, is_causal, flash_attention, empty_rows
+    return _attention(query, key, value, mask, bias, *settings, sinks=sinks)

@@ -10,6 +10,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers, masks
+from fkeras.engine.tree.axes import weight_axis_roles
 
 B, T, H, G, D, F = 3, 12, 4, 2, 4, 3
 KEY = jax.random.key(0)
@@ -114,6 +115,31 @@ def test_a_cache_equals_one_computation(seed):
         np.testing.assert_allclose(y, expected, atol=1e-5)
     ring = mask.reach[0] + 1 + seed % 3
     assert state["positions"].shape == (B, 16 if math.isinf(ring) else min(16, ring))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("mask", MASKS[:2], ids=repr)
+def test_a_cache_with_sinks_equals_one_computation(mask):
+    arrays, positions = _inputs(), _positions([12, 7, 1])
+    layer = layers.DotProductAttention(mask, use_sinks=True)
+    layer = layer.build(KEY, *arrays, positions).replace(sinks=np.arange(H, dtype="float32"))
+    expected = layer(*arrays, positions)
+    assert np.abs(expected - layers.DotProductAttention(mask)(*arrays, positions)).max() > 0.1
+    for cached, tolerance in ((layer, 1e-6), (layer.replace(cache="int8"), 0.03)):
+        y, _ = _decode(cached, arrays, positions, [6, 1, 1, 1, 3], 16)
+        np.testing.assert_allclose(y, expected, atol=tolerance)
+
+
+def test_sinks_have_the_role_of_heads():
+    layer = layers.DotProductAttention(use_sinks=True, sinks_initializer="ones")
+    with pytest.raises(fk.FKerasError, match="has no weights yet"):
+        layer(X, X, X)
+    layer = layer.build(KEY, X, X, X)
+    assert layer.sinks.tolist() == [1, 1, 1, 1]
+    assert weight_axis_roles(layer) == {"sinks": ("heads",)}
+    with pytest.raises(fk.FKerasError, match="expected 4 query heads, one for each sink.*2, 8"):
+        layer(X[:, :, :2], X[:, :, :2], X[:, :, :2])
+    assert layers.DotProductAttention().build(KEY, X, X, X).sinks is None
 
 
 @pytest.mark.exhaustive
@@ -330,6 +356,10 @@ def test_kernels_of_platforms():
     assert kernels(layer, short) == ["einsum"] * 3
     assert kernels(layer.replace(kernel="splash"), short) == ["splash", "cudnn", "blockwise"]
     assert kernels(layer.replace(soft_cap=2.0)) == ["splash", "blockwise", "blockwise"]
+    assert kernels(layer.replace(use_sinks=True)) == ["splash", "blockwise", "blockwise"]
+    named = layer.replace(use_sinks=True, kernel="cudnn")
+    assert kernels(named) == ["splash", "blockwise", "blockwise"]
+    assert kernels(named, short) == ["einsum"] * 3
     assert kernels(layer, long.update(dtype="float32")) == ["splash", "blockwise", "blockwise"]
     assert kernels(layer, long.update(dtype="float16")) == ["blockwise", "cudnn", "blockwise"]
     both_sides = layers.DotProductAttention(masks.Window(9, both_sides=True))
@@ -394,6 +424,7 @@ def test_calls_that_do_not_fit(inputs, options, message):
         ({"cache": "int4"}, "expected 'int8' or None"),
         ({"kernel": "flash"}, "'einsum', 'blockwise', 'splash', 'xla' or 'cudnn'"),
         ({"dropout": 2}, "from 0 to 1"),
+        ({"use_sinks": 3}, "use_sinks"),
     ],
 )
 def test_options_that_do_not_exist(options, message):
