@@ -96,10 +96,11 @@ def expert_products(
     gate: jax.Array,
     up: jax.Array,
     down: jax.Array,
-    activation: Callable[[jax.Array], jax.Array],
+    gated: Callable[[jax.Array, jax.Array], jax.Array],
     weighted_inputs: bool = False,
+    biases: tuple[jax.Array, jax.Array, jax.Array] | None = None,
 ) -> jax.Array:
-    """Computes `sum(weight * (activation(x @ gate) * (x @ up)) @ down)` over the chosen experts.
+    """Computes `sum(weight * (gated(x @ gate, x @ up) @ down))` over the chosen experts.
 
     Each token is multiplied with the kernels of its own experts only: the tokens are sorted by
     expert, and `jax.lax.ragged_dot` multiplies each group with one kernel (on CPUs a loop). Where a call has fewer
@@ -113,36 +114,49 @@ def expert_products(
         gate: kernels of shape (e, d, f).
         up: kernels of shape (e, d, f).
         down: kernels of shape (e, f, d).
+        gated: product of the two hidden arrays, such as `activation(gate) * up`.
         weighted_inputs: whether the weights multiply the inputs of the experts, instead of the outputs.
+        biases: arrays (e, f), (e, f) and (e, d), added to the three products of an expert; None for none.
 
     Returns:
         An array of shape (n, d).
     """
     top_k, expert_of_row = chosen.shape[-1], chosen.reshape(-1)
     rows = expert_of_row.shape[0]
+
+    def added(place: int, y: jax.Array, experts: jax.Array | None = None) -> jax.Array:
+        if biases is None:
+            return y
+        bias = biases[place]
+        return y + (bias[None] if experts is None else jnp.take(bias, experts, axis=0))
+
     if not isinstance(rows, int):  # symbolic: the number of tokens of an exported program is open
         experts = jax.nn.one_hot(chosen, gate.shape[0], dtype=x.dtype)
-        factors = jnp.sum(experts * weights[..., None].astype(x.dtype), axis=1)[..., None]
-        gates, ups = jnp.einsum("nd,edf->nef", x, gate), jnp.einsum("nd,edf->nef", x, up)
+        factors = jnp.sum(experts * weights[..., None].astype(x.dtype), axis=1)
+        first, second = (jnp.einsum("nd,edf->nef", x, kernel) for kernel in (gate, up))
         if weighted_inputs:
-            hidden = activation(gates * factors) * (ups * factors)
-        else:
-            hidden = activation(gates) * ups * factors
-        return jnp.einsum("nef,efd->nd", hidden, down)
+            first, second = first * factors[..., None], second * factors[..., None]
+            factors = jnp.sum(experts, axis=1)
+        hidden = gated(added(0, first), added(1, second)) * factors[..., None]
+        y = jnp.einsum("nef,efd->nd", hidden, down)
+        return y if biases is None else y + factors @ biases[2]
     copies = top_k
     if weighted_inputs:
         x = (x[:, None] * weights[..., None].astype(x.dtype)).reshape(rows, x.shape[-1])
         copies = 1
     if rows <= gate.shape[0]:
-        x = jnp.repeat(x, copies, axis=0)
-        gate, up, down = (jnp.take(kernel, expert_of_row, axis=0) for kernel in (gate, up, down))
-        hidden = activation(jnp.einsum("nd,ndf->nf", x, gate)) * jnp.einsum("nd,ndf->nf", x, up)
-        y = jnp.einsum("nf,nfd->nd", hidden, down)
+        x, experts = jnp.repeat(x, copies, axis=0), expert_of_row
+        gate, up, down = (jnp.take(kernel, experts, axis=0) for kernel in (gate, up, down))
+        first, second = (jnp.einsum("nd,ndf->nf", x, kernel) for kernel in (gate, up))
+        hidden = gated(added(0, first, experts), added(1, second, experts))
+        y = added(2, jnp.einsum("nf,nfd->nd", hidden, down), experts)
     else:
         order = jnp.argsort(expert_of_row)
         sizes = jnp.bincount(expert_of_row, length=gate.shape[0]).astype("int32")
         x, product = jnp.take(x, order // copies, axis=0), GroupedProduct()
-        hidden = activation(compute(product, x, gate, sizes)) * compute(product, x, up, sizes)
-        y = compute(product, hidden, down, sizes)[jnp.argsort(order)]
+        experts = None if biases is None else expert_of_row[order]
+        first, second = (compute(product, x, kernel, sizes) for kernel in (gate, up))
+        hidden = gated(added(0, first, experts), added(1, second, experts))
+        y = added(2, compute(product, hidden, down, sizes), experts)[jnp.argsort(order)]
     y = y.reshape(*chosen.shape, y.shape[-1])
     return jnp.sum(y if weighted_inputs else y * weights[..., None].astype(y.dtype), axis=1)

@@ -20,5 +20,10 @@ CASES = (
         ((2, 6),),
         keras=False,
     ),
+    Case(
+        layers.MixtureOfExperts(5, 3, use_bias=True, limit=0.7, gate_scale=1.7, up_offset=1.0),
+        ((2, 6),),
+        keras=False,
+    ),
     Case(layers.MixtureOfExperts(3, 5, load_balancing=0.1), ((2, 4, 6),), mask=(2, 4), keras=False),
 )

@@ -13,28 +13,40 @@ LOGITS = RNG.normal(size=(7, 4)).astype("float32")
 KERNELS = tuple(
     RNG.normal(size=(4, *shape)).astype("float32") for shape in ((5, 6), (5, 6), (6, 5))
 )
+BIASES = tuple(RNG.normal(size=(4, size)).astype("float32") for size in (6, 6, 5))
+
+
+def _gated(gate, up):
+    return jax.nn.silu(gate) * up
 
 
 def _dense(x, logits, kernels, top_k, renormalize):
     """The sum over all experts, in which those that are not chosen have the weight 0."""
     weights, chosen, _ = route(logits, top_k, renormalize)
-    gate, up, down = kernels
-    hidden = jax.nn.silu(jnp.einsum("nd,edf->nef", x, gate)) * jnp.einsum("nd,edf->nef", x, up)
+    gate, up, down, *biases = kernels
+    first, second, last = biases or np.zeros((3, 4, 1), "float32")
+    hidden = _gated(
+        jnp.einsum("nd,edf->nef", x, gate) + first[None],
+        jnp.einsum("nd,edf->nef", x, up) + second[None],
+    )
     all_weights = jnp.sum(jax.nn.one_hot(chosen, 4) * weights[..., None], axis=1)
-    return jnp.einsum("nef,efd,ne->nd", hidden, down, all_weights)
+    y = jnp.einsum("nef,efd->ned", hidden, down) + last[None]
+    return jnp.sum(y * all_weights[..., None], axis=1)
 
 
 def _sparse(x, logits, kernels, top_k, renormalize):
     weights, chosen, _ = route(logits, top_k, renormalize)
-    return expert_products(x, weights, chosen, *kernels, jax.nn.silu)
+    biases = kernels[3:] or None
+    return expert_products(x, weights, chosen, *kernels[:3], _gated, biases=biases)
 
 
 # one token has fewer rows than there are experts: the kernels in use are gathered
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("tokens", "top_k"), [(7, 2), (1, 3), (2, 2)])
 @pytest.mark.parametrize("renormalize", [True, False])
-def test_values_and_gradients_equal_the_sum_over_all_experts(tokens, top_k, renormalize):
-    args = X[:tokens], LOGITS[:tokens], KERNELS
+@pytest.mark.parametrize("biases", [(), BIASES], ids=["plain", "biases"])
+def test_values_and_gradients_equal_the_sum_over_all_experts(tokens, top_k, renormalize, biases):
+    args = X[:tokens], LOGITS[:tokens], (*KERNELS, *biases)
 
     def score(function):
         return lambda *args: jnp.sum(jnp.sin(function(*args, top_k, renormalize)))
@@ -51,7 +63,7 @@ def test_values_and_gradients_equal_the_sum_over_all_experts(tokens, top_k, reno
 def test_weights_multiply_the_inputs(tokens, top_k):
     x, (gate, up, down) = X[:tokens], KERNELS
     weights, chosen, _ = route(LOGITS[:tokens], top_k, False, independent=True)
-    y = expert_products(x, weights, chosen, *KERNELS, jax.nn.silu, True)
+    y = expert_products(x, weights, chosen, *KERNELS, _gated, True)
     for n, (tokens_of, experts) in enumerate(zip(np.asarray(weights), chosen, strict=True)):
         scaled = tokens_of[:, None] * x[n]
         pairs = zip(scaled, experts, strict=True)

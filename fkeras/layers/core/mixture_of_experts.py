@@ -40,15 +40,20 @@ class MixtureOfExperts(fk.Layer):
             `corrected` the sum of the two most probable, is largest.
         weighted_inputs: whether the probabilities multiply the inputs of the chosen experts, as in Llama 4, instead of
             their outputs.
+        use_bias: whether biases are added to the logits of the router, and to the three products of an expert.
+        limit: bound of the hidden numbers: `x @ gate_kernel` is at most `limit`, and `x @ up_kernel` between `-limit`
+            and `limit`; None for no bound.
+        gate_scale: factor `a` of the activation, `activation(a * y) / a`: `y * sigmoid(a * y)` for "silu".
+        up_offset: number that is added to `x @ up_kernel`, after `limit`.
 
     Shapes:
         (b, ..., d) -> (b, ..., d); router_kernel (d, e), gate_kernel and up_kernel (e, d, f),
-        down_kernel (e, f, d), router_bias (e,).
+        down_kernel (e, f, d), router_bias and logit_bias (e,), gate_bias and up_bias (e, f), down_bias (e, d).
 
     Raises:
         ValueError: for sizes that are not positive integers, a `top_k` above `num_experts` or above the experts of
-            `top_groups`, `groups` that do not divide `num_experts`, a negative `load_balancing`, or an input whose
-            last axis has another size than `d`.
+            `top_groups`, `groups` that do not divide `num_experts`, a negative `load_balancing`, a `limit` or a
+            `gate_scale` of 0 or less, or an input whose last axis has another size than `d`.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -62,6 +67,7 @@ class MixtureOfExperts(fk.Layer):
         Shazeer et al., Outrageously large neural networks (2017), https://arxiv.org/abs/1701.06538
         Fedus, Zoph and Shazeer, Switch transformers (2021), https://arxiv.org/abs/2101.03961
         DeepSeek-AI, DeepSeek-V3 technical report (2024), https://arxiv.org/abs/2412.19437
+        OpenAI, gpt-oss-120b & gpt-oss-20b model card (2025), https://arxiv.org/abs/2508.10925
     """
 
     num_experts: fk.Integer = fk.option(convert=fk.integer(minimum=1))
@@ -76,12 +82,20 @@ class MixtureOfExperts(fk.Layer):
     groups: fk.Integer = fk.option(default=1, convert=fk.integer(minimum=1))
     top_groups: fk.Integer = fk.option(default=1, convert=fk.integer(minimum=1))
     weighted_inputs: bool = fk.option(default=False, convert=fk.boolean)
+    use_bias: bool = fk.option(default=False, convert=fk.boolean)
+    limit: fk.OptionalReal = fk.option(default=None, convert=fk.real(above=0, optional=True))
+    gate_scale: fk.Real = fk.option(default=1.0, convert=fk.real(above=0))
+    up_offset: fk.Real = fk.option(default=0.0, convert=fk.real())
 
     router_kernel: jax.Array = fk.weight(prefix="kernel", axes="de")
     gate_kernel: jax.Array = fk.weight(prefix="expert", axes="edf")
     up_kernel: jax.Array = fk.weight(prefix="expert", axes="edf")
     down_kernel: jax.Array = fk.weight(prefix="expert", axes="efd")
-    router_bias: jax.Array | None = fk.weight(prefix="correction", axes="e")
+    router_bias: jax.Array | None = fk.weight(prefix="bias", axes="e")
+    logit_bias: jax.Array | None = fk.weight(prefix="bias", axes="e")
+    gate_bias: jax.Array = fk.weight(prefix="bias", axes="ef")
+    up_bias: jax.Array = fk.weight(prefix="bias", axes="ef")
+    down_bias: jax.Array = fk.weight(prefix="bias", axes="ed")
 
     supports_masking: ClassVar[bool] = True
     # the experts of a token depend on that token alone, although tokens are sorted by expert
@@ -126,13 +140,18 @@ class MixtureOfExperts(fk.Layer):
         return draw
 
     @property
-    def correction_initializer(self) -> fk.initializers.Initializer:
-        """Initial value of `router_bias`."""
+    def bias_initializer(self) -> fk.initializers.Initializer:
+        """Initial value of the biases."""
         return fk.initializers.Zeros()
 
     def build(self, key: jax.Array, x: fk.SpecLike) -> Self:
         size = x.shape[-1]
         wide = (self.num_experts, size, self.hidden_dim)
+        biases = {
+            "logit_bias": (self.num_experts,),
+            **dict.fromkeys(("gate_bias", "up_bias"), (self.num_experts, self.hidden_dim)),
+            "down_bias": (self.num_experts, size),
+        }
         return self.with_weights(
             key,
             router_kernel=(size, self.num_experts),
@@ -140,11 +159,13 @@ class MixtureOfExperts(fk.Layer):
             up_kernel=wide,
             down_kernel=(self.num_experts, self.hidden_dim, size),
             router_bias=(self.num_experts,) if self.corrected else None,
+            **(biases if self.use_bias else dict.fromkeys(biases)),
         )
 
     def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
         tokens = x.reshape(-1, x.shape[-1])
         logits = tokens @ self.router_kernel
+        logits = logits if self.logit_bias is None else logits + self.logit_bias[None]
         weights, chosen, probabilities = route(
             logits,
             self.top_k,
@@ -155,13 +176,21 @@ class MixtureOfExperts(fk.Layer):
             top_groups=self.top_groups,
         )
         kernels = (self.gate_kernel, self.up_kernel, self.down_kernel)
-        activation = self.activation or (lambda y: y)
-        y = expert_products(tokens, weights, chosen, *kernels, activation, self.weighted_inputs)
+        biases = (self.gate_bias, self.up_bias, self.down_bias) if self.use_bias else None
+        arguments = tokens, weights, chosen, *kernels, self._gated
+        y = expert_products(*arguments, self.weighted_inputs, biases)
         losses = ()
         if self.load_balancing:
             mask = self._token_mask(context.mask, x)
             losses = (self.load_balancing * balance(probabilities, chosen, mask),)
         return fk.Output(y.reshape(x.shape), losses=losses, mask=context.mask)
+
+    def _gated(self, gate: jax.Array, up: jax.Array) -> jax.Array:
+        if self.limit is not None:
+            gate, up = jnp.minimum(gate, self.limit), jnp.clip(up, -self.limit, self.limit)
+        activation, scale = self.activation or (lambda y: y), self.gate_scale
+        gate = activation(gate) if scale == 1 else activation(scale * gate) / scale
+        return gate * (up + self.up_offset if self.up_offset else up)
 
     def _token_mask(self, mask: fk.Mask, x: jax.Array) -> jax.Array | None:
         """Returns the mask with one entry for each token."""

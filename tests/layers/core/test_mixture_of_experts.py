@@ -81,6 +81,45 @@ def test_a_token_chooses_experts_of_the_best_groups(corrected):
     assert others > 5
 
 
+def test_biases_bounds_and_offsets():
+    layer = layers.MixtureOfExperts(
+        3, 4, 2, use_bias=True, limit=0.6, gate_scale=1.702, up_offset=1.0
+    ).build(KEY, (None, 5))
+    rng = np.random.default_rng(0)
+    names = ("router_kernel", "logit_bias", "gate_kernel", "gate_bias", "up_kernel", "up_bias")
+    names = (*names, "down_kernel", "down_bias")
+    w = {n: rng.normal(size=getattr(layer, n).shape).astype("float32") for n in names}
+    x = rng.normal(size=(4, 5)).astype("float32")
+    y = jax.jit(lambda layer, x: layer(x))(layer.replace(**w), x)
+    logits = x @ w["router_kernel"] + w["logit_bias"]
+    for token, own, result in zip(x, logits, y, strict=True):
+        chosen = np.argsort(-own)[:2]
+        # a softmax of the chosen logits
+        weights = np.exp(own[chosen]) / np.exp(own[chosen]).sum()
+        expected = 0
+        for e, weight in zip(chosen, weights, strict=True):
+            gate = np.minimum(token @ w["gate_kernel"][e] + w["gate_bias"][e], 0.6)
+            up = np.clip(token @ w["up_kernel"][e] + w["up_bias"][e], -0.6, 0.6)
+            hidden = gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
+            expected += weight * (hidden @ w["down_kernel"][e] + w["down_bias"][e])
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("weighted_inputs", [False, True])
+@pytest.mark.parametrize("use_bias", [False, True])
+def test_a_program_for_any_number_of_tokens(use_bias, weighted_inputs):
+    options = {"use_bias": use_bias, "weighted_inputs": weighted_inputs, "up_offset": 1.0}
+    layer = layers.MixtureOfExperts(5, 3, **options).build(KEY, (None, 6))
+    rng = np.random.default_rng(1)
+    layer = jax.tree.map(lambda array: rng.normal(size=array.shape).astype("float32"), layer)
+    (count,) = jax.export.symbolic_shape("n")
+    spec = jax.ShapeDtypeStruct((count, 6), "float32")
+    exported = jax.export.export(jax.jit(lambda x: layer(x)))(spec)
+    x = rng.normal(size=(7, 6)).astype("float32")
+    np.testing.assert_allclose(exported.call(x), layer(x), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize(
     ("make", "message"),
@@ -89,6 +128,9 @@ def test_a_token_chooses_experts_of_the_best_groups(corrected):
         (lambda: layers.MixtureOfExperts(2, 4, top_k=3), "top_k of at most num_experts=2.*3"),
         (lambda: layers.MixtureOfExperts(2, 4, load_balancing=-1), "load_balancing.*-1"),
         (lambda: layers.MixtureOfExperts(4, 4, router="top"), "router.*top"),
+        (lambda: layers.MixtureOfExperts(4, 4, limit=0), "limit.*above 0.*received 0"),
+        (lambda: layers.MixtureOfExperts(4, 4, gate_scale=-1), "gate_scale.*above 0.*-1"),
+        (lambda: layers.MixtureOfExperts(4, 4, up_offset="one"), "up_offset.*'one'"),
         (lambda: layers.MixtureOfExperts(4, 4, groups=3), "divisor of num_experts=4.*received 3"),
         (lambda: layers.MixtureOfExperts(4, 4, groups=4, corrected=True), "at least two experts"),
         (lambda: layers.MixtureOfExperts(4, 4, 1, groups=2, top_groups=3), "at most groups=2"),
