@@ -25,6 +25,7 @@ from fkeras.pretrained.families.falcon import FalconConfig as FalconConfig
 from fkeras.pretrained.families.gemma import GemmaConfig as GemmaConfig
 from fkeras.pretrained.families.gpt2 import GPT2Config as GPT2Config
 from fkeras.pretrained.families.gpt_neox import GPTNeoXConfig as GPTNeoXConfig
+from fkeras.pretrained.families.gpt_oss import GptOssConfig as GptOssConfig
 from fkeras.pretrained.families.llama import LlamaConfig as LlamaConfig
 from fkeras.pretrained.families.llama4 import Llama4Config as Llama4Config
 from fkeras.pretrained.families.mixtral import MixtralConfig as MixtralConfig

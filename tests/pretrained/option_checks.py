@@ -37,7 +37,11 @@ def stored(file=FILE):
 
 def weights(name, shape):
     """The numbers of a tensor: random by its name, near 1 for norms, positive for variances."""
-    numbers = np.random.RandomState(zlib.crc32(name.encode())).standard_normal(shape)
+    random = np.random.RandomState(zlib.crc32(name.encode()))
+    if name.endswith(("_blocks", "_scales")):  # of MXFP4, with numbers up to .75
+        low, high = (120, 125) if name.endswith("_scales") else (0, 256)
+        return random.randint(low, high, shape).astype("uint8")
+    numbers = random.standard_normal(shape)
     is_norm = len(shape) == 1 and name.endswith(("weight", "gamma"))
     if name.endswith("running_var"):
         return np.exp(numbers).astype("float32")

@@ -14,6 +14,8 @@ from tests.support.quick_cases import quick_cases
 
 ENTRIES = option_checks.stored(option_checks.DECODERS)
 QUICK = "gpt_neox-parallel"
+#: a folder with experts of 4 bits, which `save` writes as floats
+MXFP4 = "gpt_oss-mxfp4"
 #: folders with images, whose text part is compared
 PARTS = tuple(name for name, entry in ENTRIES.items() if "vision_config" in entry["config"])
 
@@ -49,7 +51,7 @@ def test_logits_hidden_states_and_tokens_equal_those_of_transformers(name, tmp_p
     assert generated.tokens.tolist() == entry["greedy"]
 
 
-@pytest.mark.parametrize("name", quick_cases({*ENTRIES} - {*PARTS}, QUICK))
+@pytest.mark.parametrize("name", quick_cases({*ENTRIES} - {*PARTS, MXFP4}, QUICK))
 def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     loaded = fk.pretrained.load(folder_of(name, tmp_path))
     fk.pretrained.save(tmp_path / "again", loaded.model, loaded.state, loaded.config)
@@ -130,6 +132,26 @@ def permuted(array, heads):
 
 
 ARCHITECTURES = {"gpt_neox": "GPTNEOX", "phi": "PHI2"}
+# the scaling of positions of gpt-oss
+_YARN = {"type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096}
+
+
+def experts_of(gguf, tensor, array):
+    """The tensors of the experts of gpt-oss in GGUF files, with kernels of 4 bits; None for other tensors."""
+    block, _, rest = tensor.removeprefix("model.layers.").partition(".mlp.experts.")
+    if not rest:
+        return None
+    parts = {"gate": array[..., ::2], "up": array[..., 1::2]} if "gate" in rest else {"down": array}
+    kind = gguf.GGMLQuantizationType.MXFP4
+
+    def coded(array):
+        return gguf.quants.quantize(np.ascontiguousarray(array.swapaxes(1, 2)), kind)
+
+    end = "bias" if rest.endswith("_bias") else "weight"
+    return {
+        f"blk.{block}.ffn_{part}_exps.{end}": (own, None) if end == "bias" else (coded(own), kind)
+        for part, own in parts.items()
+    }
 
 
 def write_gguf(name, path):
@@ -155,8 +177,9 @@ def write_gguf(name, path):
         partial = partial or {"gpt_neox": 0.25, "phi": 0.5}[model_type]
         writer.add_rope_dimension_count(int(partial * head))
     writer.add_rope_freq_base(config.get("rope_theta", config.get("rotary_emb_base", 10000.0)))
-    if model_type in ("gemma", "olmo2", "granite"):
-        writer.add_layer_norm_rms_eps(config.get("rms_norm_eps", 1e-6))
+    if model_type in ("gemma", "olmo2", "granite", "gpt_oss"):
+        default = 1e-5 if model_type == "gpt_oss" else 1e-6
+        writer.add_layer_norm_rms_eps(config.get("rms_norm_eps", default))
     else:
         names = ("layer_norm_eps", "norm_epsilon", "layer_norm_epsilon")
         writer.add_layer_norm_eps(next((config[n] for n in names if n in config), 1e-5))
@@ -167,22 +190,39 @@ def write_gguf(name, path):
         writer.add_embedding_scale(config["embedding_multiplier"])
         writer.add_residual_scale(config["residual_multiplier"])
         writer.add_logit_scale(config["logits_scaling"])
-    scaling = config.get("rope_scaling", {})
+    scaling = config.get("rope_scaling", _YARN if model_type == "gpt_oss" else {})
+    if model_type == "gpt_oss":
+        writer.add_expert_count(config["num_local_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_feed_forward_length(config["intermediate_size"])
+        writer.add_sliding_window(config["sliding_window"])
+        writer.add_value_length(head)
     if scaling:
         writer.add_rope_scaling_type(gguf.RopeScalingType(scaling.get("type") or "yarn"))
         writer.add_rope_scaling_factor(scaling["factor"])
     if "original_max_position_embeddings" in scaling:
         writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
     names = gguf.get_tensor_name_map(kind, config["num_hidden_layers"])
-    arrays = safetensors.numpy.load_file(path.parent / "model.safetensors")
+    source = path.parent
+    if name == MXFP4:
+        source = path.parent / "floats"
+        loaded = fk.pretrained.load(path.parent, dtype="float32")
+        fk.pretrained.save(source, loaded.model, loaded.state, loaded.config)
+    arrays = safetensors.numpy.load_file(source / "model.safetensors")
     for tensor, array in arrays.items():
+        experts = experts_of(gguf, tensor, array) if name == MXFP4 else None
+        for part, (own, coded) in (experts or {}).items():
+            writer.add_tensor(part, own, raw_dtype=coded)
+        if experts:
+            continue
         if "query_key_value" in tensor:
             array = in_parts(array, *_groups(config))
         if model_type == "granite" and ("q_proj" in tensor or "k_proj" in tensor):
             array = permuted(array, heads if "q_proj" in tensor else key_heads)
         if model_type == "gemma" and "norm" in tensor:
             array = array + 1
-        writer.add_tensor(names.get_name(tensor, try_suffixes=(".weight", ".bias")), array)
+        tensor = names.get_name(tensor, try_suffixes=(".weight", ".bias"))
+        writer.add_tensor(f"{tensor}.weight" if "sinks" in tensor else tensor, array)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -209,6 +249,8 @@ OTHERS += (
     "llama4_text",
     "llama4_text-dense",
 )
+# GGUF files have no keys for other gates and for full attention in other blocks
+OTHERS += ("gpt_oss", "gpt_oss-plain")
 GGUF = [name for name in ENTRIES if name not in (*OTHERS, *PARTS)]
 
 

@@ -38,6 +38,10 @@ _REFUSED = {
         *(*_OTHERS, *_FACTORS, "hidden_act", "mlp_bias", "original_max_position_embeddings"),
         *("sliding_window", "use_sliding_window", "max_window_layers"),
     ),
+    "gpt_oss": (
+        *(*_OTHERS, *_FACTORS, "hidden_act", "mlp_bias", "use_sliding_window"),
+        *("max_window_layers", "no_rope_layers", "no_rope_layer_interval", "num_experts"),
+    ),
     "mixtral": (*_OTHERS, "hidden_act", "num_experts"),
     "qwen2_moe": (*_OTHERS, "hidden_act"),
     "qwen3_moe": (*_OTHERS, "hidden_act", "layer_types", "num_local_experts"),

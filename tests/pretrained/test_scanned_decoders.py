@@ -9,7 +9,14 @@ from fkeras import transforms
 from fkeras.engine.graph.repeats import Repeat
 from fkeras.host.containers.limits import Limits
 from fkeras.host.containers.safetensors import open_table
-from fkeras.pretrained import FalconConfig, GemmaConfig, GPTNeoXConfig, LlamaConfig, build
+from fkeras.pretrained import (
+    FalconConfig,
+    GemmaConfig,
+    GPTNeoXConfig,
+    GptOssConfig,
+    LlamaConfig,
+    build,
+)
 
 KEY = jax.random.key(0)
 IDS = np.random.default_rng(0).integers(1, 24, (4, 5)).astype("int32")
@@ -32,6 +39,8 @@ LLAMA = LlamaConfig(24, 8, 12, 3, 2, num_key_value_heads=1, tie_word_embeddings=
 OLMO = LlamaConfig(24, 8, 12, 3, 2, num_key_value_heads=1, model_type="olmo2")
 NEOX = GPTNeoXConfig(24, 8, 3, 2, intermediate_size=12, rotary_pct=0.5)
 FALCON = FalconConfig(24, 8, 3, 2, ffn_hidden_size=12)
+OSS = {"num_local_experts": 3, "num_experts_per_tok": 2, "head_dim": 4, "sliding_window": 2}
+GPT_OSS = GptOssConfig(24, 8, 12, 4, 2, num_key_value_heads=1, **OSS)
 # the configuration, and for each loop the number of repeated blocks and of calls in each
 CASES = {
     "llama": (LLAMA, (3, 1)),
@@ -39,6 +48,7 @@ CASES = {
     "gpt_neox": (NEOX, (3, 1)),
     "falcon": (FALCON, (3, 1)),
     "gemma2": (gemma("gemma2", 4, 2), (2, 2)),
+    "gpt_oss": (GPT_OSS, (2, 2)),
     # five blocks with a window and one without, twice
     "gemma3": (gemma("gemma3_text", 12, 6), (2, 6)),
     # the last blocks of Gemma 3 1B (26) and 4B (34) are less than a period

@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 import fkeras as fk
 from fkeras import transforms
-from fkeras.pretrained import GemmaConfig, LlamaConfig, build
+from fkeras.pretrained import GemmaConfig, GptOssConfig, LlamaConfig, build
 from tests.pretrained import checks
 from tests.support.paths import ROOT
 
@@ -86,6 +86,16 @@ def same_step_and_tokens(model, sizes, **options):
     assert float(sharded_logs["loss"]) == pytest.approx(float(logs["loss"]), rel=1e-5)
     close(many.model, one.model)
     return sharded
+
+
+@pytest.mark.exhaustive
+def test_sinks_and_experts_on_eight_devices():
+    options = {"num_local_experts": 3, "num_experts_per_tok": 2, "head_dim": 6, "sliding_window": 3}
+    config = GptOssConfig(32, 12, 16, 2, 4, num_key_value_heads=2, **options)
+    sharded = same_step_and_tokens(build(config).build(KEY), MESHES["whole key heads"])
+    specs = {path: array.sharding.spec for path, array in arrays_of(sharded).items()}
+    assert specs["block_0/attention/sinks"] == P("model")
+    assert specs["block_1/experts/gate_bias"] == P(None, "model")
 
 
 @pytest.mark.exhaustive

@@ -269,6 +269,34 @@ ROWS = {
             "rope_scaling": YARN,
         },
     ),
+    "gpt_oss": (
+        "GptOssForCausalLM",
+        {
+            **{**KEYS, "hidden_size": 24, "head_dim": 10, "num_local_experts": 5},
+            **{"num_experts_per_tok": 2, "sliding_window": 5, "swiglu_limit": 0.4},
+            **{"swiglu_alpha": 1.3, "rms_norm_eps": 1e-3, "experts_implementation": "eager"},
+            "rope_scaling": {**YARN, "beta_fast": 3.0, "truncate": False},
+        },
+    ),
+    # the scaling and the factor of the gate are those of the class
+    "gpt_oss-plain": (
+        "GptOssForCausalLM",
+        {
+            **{**KEYS, "head_dim": 8, "num_local_experts": 3, "num_experts_per_tok": 1},
+            **{"sliding_window": 4, "attention_bias": False, "tie_word_embeddings": True},
+            "layer_types": ["full_attention", "full_attention", "sliding_attention"],
+            "experts_implementation": "eager",
+        },
+    ),
+    "gpt_oss-mxfp4": (
+        "GptOssForCausalLM",
+        {
+            **{**KEYS, "head_dim": 6, "num_local_experts": 4, "num_experts_per_tok": 2},
+            **{"intermediate_size": 64, "sliding_window": 5},
+            **{"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": []}},
+            "experts_implementation": "eager",
+        },
+    ),
     "opt": ("OPTForCausalLM", {**SMALL, "ffn_dim": 20, "pad_token_id": 1}),
     "opt-350m": (
         "OPTForCausalLM",
@@ -284,6 +312,19 @@ ROWS = {
 }
 
 
+def in_blocks(shapes):
+    """Returns the shapes of the tensors of MXFP4."""
+    result = {}
+    for name, shape in shapes.items():
+        if name.endswith(("gate_up_proj", "down_proj")):
+            experts, columns, rows = shape
+            result[f"{name}_blocks"] = [experts, rows, columns // 32, 16]
+            result[f"{name}_scales"] = [experts, rows, columns // 32]
+        else:
+            result[name] = shape
+    return result
+
+
 @torch.no_grad()
 def describe(model_type, cls, keys):
     """Returns the entry of a row."""
@@ -293,8 +334,9 @@ def describe(model_type, cls, keys):
         (path / "config.json").write_text(json.dumps(mapping))
         kind = getattr(transformers, cls)
         kind(transformers.AutoConfig.from_pretrained(path)).save_pretrained(path)
-        tensors = load_file(path / "model.safetensors")
-        arrays = {name: option_checks.weights(name, array.shape) for name, array in tensors.items()}
+        shapes = {n: list(a.shape) for n, a in load_file(path / "model.safetensors").items()}
+        shapes = in_blocks(shapes) if "quantization_config" in keys else shapes
+        arrays = {name: option_checks.weights(name, shape) for name, shape in shapes.items()}
         save_file(arrays, path / "model.safetensors", {"format": "pt"})
         (path / "config.json").write_text(json.dumps(mapping))
         mapping.pop("experts_implementation", None)
@@ -311,7 +353,7 @@ def describe(model_type, cls, keys):
     hidden = [option_checks.spread(state.numpy(), 9) for state in out.hidden_states]
     return {
         "config": mapping,
-        "tensors": {name: list(array.shape) for name, array in tensors.items()},
+        "tensors": shapes,
         "hidden": hidden,
         "logits": option_checks.spread(out.logits.numpy(), 9),
         "greedy": tokens[:, 7:].tolist(),

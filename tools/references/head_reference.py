@@ -47,7 +47,7 @@ def decoder_rows():
         **{"mixtral": "Mixtral", "qwen2_moe": "Qwen2Moe", "qwen3_moe": "Qwen3Moe"},
         **{"gemma": "Gemma", "olmo2": "Olmo2", "granite": "Granite", "gpt_neox": "GPTNeoX"},
         **{"phi": "Phi", "starcoder2": "Starcoder2", "falcon": "Falcon", "opt": "OPT"},
-        **{"deepseek_v2": "DeepseekV2"},
+        **{"deepseek_v2": "DeepseekV2", "gpt_oss": "GptOss"},
     }
     for kind, name in names.items():
         for ending in ENDINGS:

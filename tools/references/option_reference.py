@@ -128,6 +128,10 @@ BASES = {
             "attn_scale": 0.5,
         },
     ),
+    "gpt_oss": (
+        "GptOssForCausalLM",
+        {**HEAD, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5},
+    ),
     "opt": ("OPTForCausalLM", {**LAYER_NORM, "ffn_dim": 20, "pad_token_id": 1}),
     "mixtral": (
         "MixtralForCausalLM",
@@ -487,6 +491,10 @@ VALUES = {
     "seq_aux": [True],
     "num_experts": [3],
     "num_local_experts": [3],
+    "swiglu_alpha": [0.7],
+    "swiglu_limit": [0.2],
+    "experts_per_token": [3],
+    "initial_context_length": [16],
     "num_hidden_layers": [2],
     "attention_chunk_size": [3, None],
     "attn_scale": [0.0, -0.2],

@@ -42,6 +42,7 @@ def attention(
     scale: float | None = None,
     soft_cap: float | None = None,
     score_bias: Tensor | None = None,
+    sinks: bool = False,
     prefix: str = "",
 ) -> Tensor:
     """Records attention between projections to heads and back.
@@ -59,6 +60,7 @@ def attention(
         scale: scale of the attention scores; None for `size**-0.5`.
         soft_cap: soft cap of the attention scores.
         score_bias: added to the attention scores.
+        sinks: whether each head has an attention sink.
         prefix: prefix of the layer names, such as "cross_".
     """
     width = width_of(x)
@@ -75,7 +77,8 @@ def attention(
     if rotary is not None:
         query, key = rotary([query, key], *(() if positions is None else (positions,)))
     name = f"{prefix}attention"
-    attend = layers.DotProductAttention(mask, scale=scale, soft_cap=soft_cap, name=name)
+    options = {"scale": scale, "soft_cap": soft_cap, "use_sinks": sinks}
+    attend = layers.DotProductAttention(mask, **options, name=name)
     y = attend(query, key, value, positions, bias=score_bias)
     output_bias = bias if output_bias is None else output_bias
     return from_heads(y, width, f"{prefix}output", bias=output_bias)

@@ -246,6 +246,11 @@ class LlamaConfig(DecoderConfig):
         return "gelu_pytorch_tanh" if is_renamed else self.hidden_act
 
     @property
+    def has_sinks(self) -> bool:
+        """Whether each head of attention has a sink."""
+        return False
+
+    @property
     def fused(self) -> bool:
         """Whether query, key and value are one tensor of the checkpoint, and gate and up another."""
         return self.model_type == "phi3"
@@ -382,6 +387,7 @@ def _attention(config: LlamaConfig, i: int, x: KerasTensor, positions: KerasTens
         rotary=rotary if config.has_rotary(i) else None,
         head_norm=functools.partial(_norm, config) if config.head_norms else None,
         scale=config.attention_multiplier if config.model_type == "granite" else None,
+        sinks=config.has_sinks,
     )
 
 

@@ -53,6 +53,16 @@ _GGUF_NAMES = (
 _PARTS = ("gate", "up", "down")
 
 
+def check_experts(where: str, mapping: Mapping[str, Any]) -> None:
+    """Raises an error for two names of the number of experts with different values."""
+    experts = [mapping[n] for n in ("num_experts", "num_local_experts") if n in mapping]
+    if len({*map(str, experts)}) == 2:
+        raise ValueError(
+            f"{where}: num_local_experts: expected the value of num_experts, {str(experts[0])[:80]}, received "
+            f"{str(experts[1])[:80]}. Remove one of the two keys from config.json."
+        )
+
+
 class MixtralConfig(LlamaConfig):
     """Configuration of Mixtral, Qwen 2 MoE and Qwen 3 MoE; other fields are those of `LlamaConfig`.
 
@@ -156,14 +166,9 @@ class MixtralConfig(LlamaConfig):
     @classmethod
     def canonical(cls, mapping: Mapping[str, Any]) -> Mapping[str, Any]:
         mapping = dict(super().canonical(mapping))
-        experts = [mapping[n] for n in ("num_experts", "num_local_experts") if n in mapping]
         # transformers ignores the second name in models of type "qwen2_moe"
-        if len({*map(str, experts)}) == 2 and mapping.get("model_type") != "qwen2_moe":
-            raise ValueError(
-                "MixtralConfig: num_local_experts: expected the value of num_experts, "
-                f"{str(experts[0])[:80]}, received {str(experts[1])[:80]}. Remove one of the two keys from "
-                "config.json."
-            )
+        if mapping.get("model_type") != "qwen2_moe":
+            check_experts(cls.__name__, mapping)
         for theirs, ours in (("num_experts", "num_local_experts"), ("qkv_bias", "attention_bias")):
             if theirs in mapping:
                 mapping[ours] = mapping.pop(theirs)

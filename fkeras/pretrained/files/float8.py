@@ -1,4 +1,4 @@
-"""Folders whose weights are 8-bit floats with scales: every weight becomes floats when it is read.
+"""Folders whose weights are 8-bit floats with scales, or MXFP4: every weight becomes floats when it is read.
 
 A weight is `codes * scale`, where a scale belongs to the whole tensor, to a row or to a block. The scale of "x.weight" is
 the tensor "x.weight_scale_inv" or "x.weight_scale"; both multiply. Serving engines also round the inputs of these layers
@@ -20,10 +20,12 @@ from fkeras.authoring.engine import describe_value
 from fkeras.engine import FrozenDict
 from fkeras.host.containers.stored import Stored
 from fkeras.pretrained.files.folder import Checkpoint
+from fkeras.pretrained.files.mxfp4 import decoded
 from fkeras.pretrained.tables.config import positive, reject_keys
 from fkeras.pretrained.tables.dtypes import COMPUTED, common_dtype
 
 KEY = "quantization_config"
+_MXFP4 = "mxfp4"
 _SCALES = ("_scale_inv", "_scale")
 # scales of the inputs and outputs of layers and of caches, which round at run time
 _OTHER_SCALES = tuple(f".{n}_scale" for n in ("input", "output", "activation", "q", "k", "v"))
@@ -37,7 +39,7 @@ _ROW = (1, sys.maxsize)
 
 
 def dequantized(checkpoint: Checkpoint, config: Any, dtype: DTypeLike | None = None) -> Checkpoint:
-    """Returns the checkpoint with floats in the place of 8-bit floats and their scales, each computed when it is read.
+    """Returns the checkpoint with floats in the place of codes and their scales, each computed when it is read.
 
     Args:
         config: the value of the key `quantization_config`; with None the checkpoint is returned unchanged.
@@ -58,6 +60,9 @@ def dequantized(checkpoint: Checkpoint, config: Any, dtype: DTypeLike | None = N
     known, read = _METHODS[method]
     unknown = {key: value for key, value in config.items() if value and key not in known}
     reject_keys(KEY, {f"{KEY}.{key}": value for key, value in unknown.items()}, "config.json")
+    mapping = {key: value for key, value in checkpoint.mapping.items() if key != KEY}
+    if method == _MXFP4:
+        return checkpoint._replace(mapping=mapping, tensors=decoded(checkpoint.tensors, dtype))
     blocks = read(config)
     codes = {
         n: _scale_of(n, checkpoint.tensors) for n, t in checkpoint.tensors.items() if _is_code(t)
@@ -79,7 +84,6 @@ def dequantized(checkpoint: Checkpoint, config: Any, dtype: DTypeLike | None = N
         for name in checkpoint.tensors
         if name in others or name in codes
     }
-    mapping = {key: value for key, value in checkpoint.mapping.items() if key != KEY}
     return checkpoint._replace(mapping=mapping, tensors=tensors)
 
 
@@ -276,6 +280,7 @@ _METHODS: Mapping[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], tupl
                 ),
                 _compressed_tensors,
             ),
+            _MXFP4: (("quant_method", "modules_to_not_convert", "dequantize"), lambda config: ()),
         }
     )
 )

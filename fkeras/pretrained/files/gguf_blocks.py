@@ -149,6 +149,13 @@ def _q6_k(b: np.ndarray) -> np.ndarray:
     return _grouped(codes.astype(np.int8) - 32, scales)
 
 
+def _mxfp4(b: np.ndarray) -> np.ndarray:
+    # as llama.cpp: integers twice as large, with half of the power of 2
+    numbers = np.array((0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12), np.float32)
+    powers = np.ldexp(np.float32(1), b[:, :1].astype(np.int32) - 128)
+    return powers * numbers[_nibbles(b[:, 1:], 16)]
+
+
 #: names of encodings that are not supported, by their number in the format
 UNSUPPORTED: Mapping[int, str] = types.MappingProxyType(
     {
@@ -170,7 +177,6 @@ UNSUPPORTED: Mapping[int, str] = types.MappingProxyType(
         29: "IQ1_M",
         34: "TQ1_0",
         35: "TQ2_0",
-        39: "MXFP4",
         40: "NVFP4",
         41: "Q1_0",
     }
@@ -191,5 +197,6 @@ ENCODINGS: Mapping[int, Encoding] = types.MappingProxyType(
         13: Encoding("Q5_K", 256, 176, blocks=_q5_k),
         14: Encoding("Q6_K", 256, 210, blocks=_q6_k),
         30: Encoding("BF16", 1, 2, np.dtype(ml_dtypes.bfloat16)),
+        39: Encoding("MXFP4", 32, 17, blocks=_mxfp4),
     }
 )

@@ -33,8 +33,9 @@ _KEY = "tokenizer.ggml."
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _END = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+_CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _LLAMA3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*" + _END
 )
 QWEN2 = _LLAMA3.replace("{1,3}", "")
@@ -42,6 +43,11 @@ _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]
 _TEKKEN = (
     rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*|\p{{N}}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n/]*" + _END
+)
+_O200K = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CONTRACTIONS}?"
+    rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CONTRACTIONS}?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*" + _END
 )
 _DIGITS = r"\p{N}"
 # patterns of the pre-tokenizer, applied one after the other
@@ -54,6 +60,7 @@ _SPLITS = types.MappingProxyType(
             ("smollm", "starcoder", "refact", "command-r", "codeshell"), (_DIGITS, _GPT2)
         ),
         "tekken": (_TEKKEN,),
+        "gpt-4o": (_O200K,),
         "falcon": (r"[\p{P}$+<=>^~|`]+", _GPT2),
     }
 )

@@ -155,7 +155,7 @@ ERRORS = [
     ({}, "not in the model: .*weight_scale_inv"),
     (
         {"quant_method": "gptq"},
-        "quant_method: expected one of fp8, fbgemm_fp8, compressed-tensors, received 'gptq'",
+        "quant_method: expected one of fp8, fbgemm_fp8, compressed-tensors, mxfp4, received 'gptq'",
     ),
     ({"quant_method": ["fp8"]}, "quant_method: expected one of"),
     ({"bits": 8}, "quant_method: expected one of .*received None"),

@@ -16,6 +16,10 @@ def _blocks(number, count, seed=0):
     blocks = numbers.integers(0, 256, (count, encoding.bytes), dtype=np.uint8)
     scales = numbers.normal(size=(count, encoding.bytes // 2)).astype("<f2").view(np.uint8)
     starts = {"Q6_K": (208,), "Q3_K": (108,), "Q2_K": (80, 82)}.get(encoding.name, (0, 2))
+    if encoding.name == "MXFP4":
+        # powers of 2, also the smallest
+        blocks[:, 0] = np.r_[0, 1, 2, numbers.integers(100, 150, count - 3)]
+        return blocks
     for start in starts:
         blocks[:, start : start + 2] = scales[:, start : start + 2]
     return blocks

@@ -554,6 +554,17 @@ def test_falcon_splits_punctuation_and_digits():
         assert ours.pre_tokenize_str(text) == theirs.pre_tokenize_str(text)
 
 
+def test_o200k_splits_words_with_their_contractions():
+    tokenizers = pytest.importorskip("tokenizers")
+    files = Tokenizer.from_gguf({**GGUF, "tokenizer.ggml.pre": "gpt-4o"}).files
+    splits = tokenizers.Tokenizer.from_str(files["tokenizer.json"]).pre_tokenizer
+    text = "I'm HTTPServer's 12345 a/b!!/\n\n  don'T iPhone"
+    words = ["I'm", " HTTPServer's", " ", "123", "45", " a", "/b", "!!/\n\n", " ", " don'T"]
+    words += [" i", "Phone"]
+    parts = [text[slice(*place)] for _, place in splits.pre_tokenize_str(text)]
+    assert parts == words
+
+
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
