@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from fkeras.engine.graph.printers import layers_document, unfolding_layers
 from fkeras.engine.layer.layer import Layer
-from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.engine.messages.errors import MissingNameError, describe_value, suggest
 from fkeras.engine.migration_hints.hints import hints
 from fkeras.engine.values.annotations import Option, Tree
 from fkeras.engine.values.frozen import FrozenDict
@@ -60,18 +60,6 @@ class LayerName(str):
     def __reduce__(self):
         # copies and pickles are plain strings: the errors serve loops over model.layers only
         return (str, (str(self),))
-
-
-class MissingLayerError(KeyError):
-    """An unknown layer name.
-
-    Example:
-        >>> print(MissingLayerError("model.layers: there is no layer 'dens'."))
-        model.layers: there is no layer 'dens'.
-    """
-
-    def __str__(self) -> str:  # a KeyError shows the repr of its message
-        return str(self.args[0])
 
 
 class LayerDict(FrozenDict[Layer]):
@@ -141,7 +129,7 @@ class LayerDict(FrozenDict[Layer]):
             try:
                 return self._items[key]
             except KeyError:
-                raise MissingLayerError(
+                raise MissingNameError(
                     f"model.layers: there is no layer {key!r}.{suggest(key, self._items)} Existing "
                     f"layers are: {_list_names(self._items)}."
                 ) from None

@@ -1,7 +1,8 @@
 """The arguments of a call as JSON data in Keras 3's form, written and read.
 
 Keras's form has no tuples: tuples become lists. The additional key `containers` lists the path and
-kind of every container that a reader of Keras's form would read as another kind.
+kind of every container that a reader of Keras's form would read as another kind: "tuple", "list", and
+"calls" for values by call.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.messages.key_paths import within
 from fkeras.engine.values.annotations import Json, Kind, Template, Tree
 from fkeras.engine.values.structure import Branch, Ref
+from fkeras.engine.values.values_by_call import ValuesByCall
 
 Path = tuple[str | int, ...]
 Kinds = Mapping[Path, str]
@@ -44,6 +46,8 @@ def write_tree(
             return jnp.dtype(template).name  # jnp.float32 is a class of JAX, not of NumPy
         return encode(template, where)
     if template.kind == "dict":
+        if template.by_call:
+            containers.append([list(path), "calls"])
         pairs = zip(template.keys, template.children, strict=True)
         return {
             str(k): write_tree(v, tensor, f"{where}, {k!r}", (*path, str(k)), containers)
@@ -65,10 +69,12 @@ def read_kinds(containers: Json, where: str) -> Kinds:
     for entry in checked_value(containers, list, where, "containers"):
         path, kind = entry if isinstance(entry, list) and len(entry) == 2 else (None, None)
         steps: list[Any] = path if isinstance(path, list) else [None]
-        if kind not in ("list", "tuple") or not all(isinstance(s, str | int) for s in steps):
+        if kind not in ("list", "tuple", "calls") or not all(
+            isinstance(s, str | int) for s in steps
+        ):
             raise FKerasError(
-                f"{where}: expected pairs of a path and 'list' or 'tuple' in 'containers', "
-                f"received {shown(entry)}. Leave the key out where no tuples matter.",
+                f"{where}: expected pairs of a path and 'list', 'tuple' or 'calls' in "
+                f"'containers', received {shown(entry)}. Leave the key out where no tuples matter.",
                 layer=where,
             )
         kinds[tuple(steps)] = kind
@@ -101,7 +107,8 @@ class TreeReader:
             return tree
         kind = tree.get("class_name")
         if kind is None or ("config" not in tree and kind != "__tuple__"):
-            return {k: self._part(v, (*path, k)) for k, v in tree.items()}
+            parts = {k: self._part(v, (*path, k)) for k, v in tree.items()}
+            return as_kind(parts, self.kinds.get(path))
         if kind == "__keras_tensor__":
             return self.tensor(tree, self.where)
         if kind == "__tuple__":
@@ -157,6 +164,11 @@ class TreeReader:
                 "argument.",
                 layer=self.where,
             ) from None
+
+
+def as_kind(tree: dict[str, Any], kind: str | None) -> dict[str, Any]:
+    """Returns a dictionary as the kind that `write_tree` listed."""
+    return ValuesByCall(tree) if kind == "calls" else tree
 
 
 def histories(tree: Tree, where: str) -> list[Any]:

@@ -20,6 +20,7 @@ from fkeras.engine.config.keras_form import completed_options, keras_form
 from fkeras.engine.graph_json.arguments import (
     MAX_DEPTH,
     TreeReader,
+    as_kind,
     checked_history,
     checked_value,
     histories,
@@ -329,7 +330,8 @@ def _read_ends(tree: Json, path: tuple, items: Mapping, tensors: Mapping, kinds:
             return tuple(_end_part(v, (*path, i), items, tensors, kinds) for i, v in entries)
         if not tree:
             raise FKerasError(f"{where}: expected at least one tensor, received no keys.")
-        return {k: _end_part(v, (*path, k), items, tensors, kinds) for k, v in tree.items()}
+        parts = {k: _end_part(v, (*path, k), items, tensors, kinds) for k, v in tree.items()}
+        return as_kind(parts, kinds.get(path))
     if not isinstance(tree, list | tuple):
         raise FKerasError(
             f"{where}: expected tensors as [layer, call, output] in lists and dictionaries, "

@@ -8,7 +8,7 @@ model read from its own configuration equals the original.
 | `training` | call | a pin that equals the value Keras writes for a call without a pin |
 | `mask` | call | null: the call has an explicit `mask=None` |
 | `mask_rule` | call, model | how masks reach calls, see `mask_rules`; the model's rule is the default |
-| `containers` | call, model | tuples, which are lists in JSON, and outputs that are a list of one |
+| `containers` | call, model | tuples, which are lists in JSON, outputs that are a list of one, and values by call |
 | `layout` | call | arguments of an operation by position and by name |
 | `trainable` | layer | false for a frozen operation |
 """

@@ -82,6 +82,18 @@ class DisconnectedGraphError(FKerasError):
     """
 
 
+class MissingNameError(KeyError):
+    """An unknown name of a layer or of a value.
+
+    Example:
+        >>> print(MissingNameError("model.layers: there is no layer 'dens'."))
+        model.layers: there is no layer 'dens'.
+    """
+
+    def __str__(self) -> str:  # a KeyError shows the repr of its message
+        return str(self.args[0])
+
+
 class SymbolicValueError(FKerasError):
     """A symbolic tensor in an operation that needs numbers.
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from fkeras.engine.values.annotations import Leaf, Template, Tree
 from fkeras.engine.values.frozen import ArrayConstant, KeyConstant
+from fkeras.engine.values.values_by_call import ValuesByCall
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,18 +35,21 @@ class Branch:
         kind: "list", "tuple" or "dict".
         keys: the keys of a dictionary.
         children: the parts, for a dictionary in the order of `keys`.
+        by_call: whether the dictionary is a `ValuesByCall`.
     """
 
     kind: str
     keys: tuple
     children: tuple
+    by_call: bool = False
 
 
 def freeze(tree: Tree, leaf: Callable[[Any], Any]) -> Template:
     """Returns the template of `tree`; each leaf is replaced by `leaf(value)`."""
     if isinstance(tree, Mapping):
         keys = tuple(tree)
-        return Branch("dict", keys, tuple(freeze(tree[k], leaf) for k in keys))
+        children = tuple(freeze(tree[k], leaf) for k in keys)
+        return Branch("dict", keys, children, isinstance(tree, ValuesByCall))
     if isinstance(tree, list):
         return Branch("list", (), tuple(freeze(v, leaf) for v in tree))
     # a named tuple is a leaf: JSON and Keras's files have no form for its class
@@ -60,7 +64,8 @@ def thaw(template: Template, leaf: Callable[[Any], Any]) -> Tree:
         return leaf(template)
     children = [thaw(c, leaf) for c in template.children]
     if template.kind == "dict":
-        return dict(zip(template.keys, children, strict=True))
+        kind = ValuesByCall if template.by_call else dict
+        return kind(zip(template.keys, children, strict=True))
     return children if template.kind == "list" else tuple(children)
 
 
@@ -69,7 +74,7 @@ def map_leaves(template: Template, leaf: Callable[[Any], Any]) -> Template:
     if not isinstance(template, Branch):
         return leaf(template)
     children = tuple(map_leaves(child, leaf) for child in template.children)
-    return Branch(template.kind, template.keys, children)
+    return Branch(template.kind, template.keys, children, template.by_call)
 
 
 def leaves(template: Template) -> Iterator[Any]:

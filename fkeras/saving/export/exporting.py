@@ -34,6 +34,7 @@ from fkeras.engine.values import structure
 from fkeras.engine.values.argument_types import FilePath, Inputs
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.spec import Spec, as_specs, as_structs
+from fkeras.engine.values.values_by_call import plain_dicts
 from fkeras.host.processes.gathering import is_spread
 from fkeras.host.processes.writing import write_together
 from fkeras.saving import wings
@@ -255,7 +256,8 @@ def _write_model(
         if key is not None and not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             typed_key = jax.random.wrap_key_data(key, impl=impl)
         out = model.apply(x, state=state, training=training, key=typed_key, mask=mask)
-        return (out.value, {**(state or {}), **out.updates}) if updates else out.value
+        value = plain_dicts(out.value)
+        return (value, {**(state or {}), **out.updates}) if updates else value
 
     options = {}
     if updates:

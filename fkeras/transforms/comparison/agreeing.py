@@ -248,6 +248,8 @@ def _compare_outputs(
     if one.outputs is None or two.outputs is None:
         return
     outputs = one.outputs, two.outputs
+    if len(outputs[0]) != len(outputs[1]):
+        outputs = one.with_calls or one.outputs, two.with_calls or two.outputs
     names = one.names or two.names or tuple(Coord("output", 0, i) for i in range(len(outputs[0])))
     if len(outputs[0]) != len(outputs[1]):
         raise ValueError(

@@ -18,6 +18,7 @@ from fkeras.engine.graph.call_table import Coord
 from fkeras.engine.tree.skeleton import leaves_of
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.tree.walk import join_path
+from fkeras.engine.values.structure import visits
 from fkeras.transforms.depth import unroll
 from fkeras.transforms.intercepting import TracedCall, trace_calls
 
@@ -44,6 +45,8 @@ class Run:
     Attributes:
         calls: the calls in running order, by path of the layer and index of the call.
         outputs: the outputs, None if unknown.
+        with_calls: the outputs and the values by coordinates, for a function that returns both: the
+            outputs of a model with probes.
         names: the coordinates of the outputs, for a network.
         model: the model, if the side is one.
     """
@@ -52,6 +55,7 @@ class Run:
     outputs: tuple[Any, ...] | None = None
     names: tuple[Coord, ...] = ()
     model: Layer | None = None
+    with_calls: tuple[Any, ...] = ()
 
 
 def run_side(
@@ -110,7 +114,7 @@ def _run_model(model: Layer, state: Any, inputs: Any, training: bool, key: jax.A
         if call.path
     }
     graph = model.graph if isinstance(model, Network) else None
-    names = () if graph is None else tuple(graph.coords[slot] for slot in graph.output_slots)
+    names = () if graph is None else tuple(graph.coords[slot] for slot in visits(graph.outputs))
     return Run(calls, tuple(jax.tree.leaves(output.value)), names, model)
 
 
@@ -166,7 +170,8 @@ def _sorted(result: Any) -> Run:
         return Run(_by_call(result))
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping):
         if result[1] and all(as_coord(k) for k in result[1]):
-            return Run(_by_call(result[1]), tuple(jax.tree.leaves(result[0])))
+            outputs, both = (tuple(jax.tree.leaves(tree)) for tree in (result[0], result))
+            return Run(_by_call(result[1]), outputs, with_calls=both)
     return Run({}, tuple(jax.tree.leaves(result)))
 
 

@@ -206,4 +206,5 @@ def _pruned(template: structure.Branch, kept: list[int]) -> structure.Branch:
         elif isinstance(child, structure.Ref) and child.index in kept:
             parts.append((key, child))
     keys = tuple(key for key, _ in parts) if template.kind == "dict" else ()
-    return structure.Branch(template.kind, keys, tuple(child for _, child in parts))
+    children = tuple(child for _, child in parts)
+    return structure.Branch(template.kind, keys, children, template.by_call)

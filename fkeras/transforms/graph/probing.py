@@ -19,6 +19,7 @@ from fkeras.engine.tree.sublayers import sublayers
 from fkeras.engine.tree.walk import join_path
 from fkeras.engine.values import structure
 from fkeras.engine.values.annotations import Tree
+from fkeras.engine.values.values_by_call import ValuesByCall
 from fkeras.transforms.graph.rebuilding import (
     Operation,
     Site,
@@ -82,8 +83,10 @@ def probe(
     """Returns a model that also returns values inside: `(outputs, {"name_ib-0": value})`.
 
     The key of a value is the layer, `_ib-` and the number of the call. In a nested network, the keys
-    of the calls are joined: "encoder_ib-0/block3_ib-0". Weights, names and random numbers stay. The
-    compiled program computes no value that its caller drops.
+    of the calls are joined: "encoder_ib-0/block3_ib-0". The name of a layer also finds its value where
+    one value has this name: `values["name"]`, `values["encoder/block3"]`. `dict(values)` is a plain
+    dictionary, which `jax.tree.map` takes together with other dictionaries. Weights, names and random
+    numbers stay. The compiled program computes no value that its caller drops.
 
     Args:
         model: a model with a graph.
@@ -107,6 +110,8 @@ def probe(
         >>> outputs, values = transforms.probe(model, "body")(jnp.ones((1, 4)))
         >>> outputs.shape, {key: value.shape for key, value in values.items()}
         ((1, 2), {'body_ib-0': (1, 3)})
+        >>> values["body"] is values["body_ib-0"]
+        True
         >>> norms = transforms.probe(model, "*", reduce=jnp.linalg.norm)
         >>> list(norms(jnp.ones((1, 4)))[1])
         ['body_ib-0', 'head_ib-0']
@@ -136,7 +141,7 @@ def _probing(
     """Returns the network with outputs `(outputs, values)`."""
     where = "transforms.probe"
     layers, operations = dict(network.layers.items()), dict[str, Operation]()
-    values: dict[str, Any] = {}
+    values = ValuesByCall()
     opened: set[str] = set()
 
     def read(site: Site) -> Tree:

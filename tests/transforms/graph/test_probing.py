@@ -41,6 +41,56 @@ def test_a_probe_returns_values_by_call():
         np.testing.assert_allclose(value, x, rtol=1e-6)
 
 
+def test_the_name_of_a_layer_finds_its_only_value():
+    x = fk.Input((4,), name="x")
+    dense, once = layers.Dense(4, name="dense"), layers.Identity(name="once")
+    model = fk.Model(x, once(dense(dense(x)))).build(KEY)
+    probed = transforms.probe(model, ["dense", "once"])
+    for values in (probed(X)[1], probed.outputs[1], jax.jit(probed)(X)[1]):
+        assert isinstance(values, dict) and list(values) == [
+            "dense_ib-0",
+            "dense_ib-1",
+            "once_ib-0",
+        ]
+        assert values["once"] is values.get("once") is values["once_ib-0"]
+        with pytest.raises(
+            KeyError, match="2 calls. Write one of the keys: 'dense_ib-0', 'dense_ib-1'"
+        ):
+            _ = values["dense"]
+    outer = transforms.probe(fk.Model(x, model(x), name="outer").build(KEY), "functional/once")
+    assert (
+        list(outer.outputs[1]) == ["functional_ib-0/once_ib-0"]
+        and "functional/once" in outer.outputs[1]
+    )
+
+
+@pytest.mark.exhaustive
+def test_probed_models_in_files(tmp_path):
+    model = transforms.probe(chain(), ["block2", "block1"])
+    fk.save_model(tmp_path / "m.keras", model)
+    loaded, _ = fk.load_model(tmp_path / "m.keras")
+    assert not transforms.diff(model, loaded)
+    np.testing.assert_array_equal(loaded(X)[1]["block1"], model(X)[1]["block1_ib-0"])
+    # the program needs no class of fkeras
+    fk.export(model, None, tmp_path / "m.jax", check=X)
+    program = jax.export.deserialize((tmp_path / "m.jax").read_bytes())
+    assert type(program.call(X)[1]) is dict
+    wrong = transforms.edit(model, {"block2": lambda x: x + 1})
+    assert not transforms.agree(wrong, tmp_path / "m.jax", X)
+    agreement = transforms.agree(wrong, lambda x: jax.tree.leaves(model(x)), X)
+    assert [c.coordinates.layer for c in agreement.calls if c.agrees] == ["block1"]
+
+
+@pytest.mark.exhaustive
+def test_a_trainer_takes_the_values_as_outputs():
+    model = transforms.probe(chain(), "block0")
+    trainer = fk.Trainer("sgd", {"head": "mse", "block0": "mse"})
+    run, history = trainer.fit(trainer.init(model, KEY), X, [X[:, :2], X], verbose=0)
+    assert history.history.keys() == {"loss", "head_loss", "block0_loss"}
+    outputs, values = trainer.predict(run, X, batch_size=3)
+    np.testing.assert_allclose(values["block0"], run.model(X)[1]["block0"], rtol=1e-6)
+
+
 @pytest.mark.exhaustive
 def test_calls_of_shared_layers_and_outputs_of_calls():
     model = shared()
