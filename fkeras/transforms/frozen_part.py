@@ -152,7 +152,7 @@ def _behavior(
     tensors, tensor_masks, weights = (
         tuple(as_probes(each, _SIZE)) for each in (specs, masks, leaves)
     )
-    shapes = structure.fill(call.args, tuple(map(as_spec, tensors)))
+    shapes = structure.fill_specs(call.args, tuple(map(as_spec, tensors)))
     outputs = []
 
     def trace(training: bool) -> Any:

@@ -60,6 +60,23 @@ def test_greedy_tokens_equal_the_whole_text_computed_again(model):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda x: fk.ops.cast(fk.ops.cast(x, "bfloat16"), "float32"),
+        lambda x: fk.ops.clip(fk.ops.pad(x, ((0, 0),) * 3, "constant"), None, 1.0),
+        lambda x: x * fk.ops.quantile(x, 0.5, -1, "linear", True),
+        lambda x: fk.ops.rearrange(x, "b t (h d) -> b t (d h)", h=2),
+    ],
+    ids=["cast", "pad", "quantile", "rearrange"],
+)
+def test_operations_with_texts_by_position(model, operation):
+    edited = transforms.insert(model, operation, before="norm")
+    tokens = fk.generate(edited, None, [PROMPTS[0]], max_new_tokens=4, cache=True).tokens
+    assert tokens[0].tolist() == again(edited, PROMPTS[0], 4)
+
+
+@pytest.mark.exhaustive
 def test_model_without_caches_computes_all_tokens_again():
     model = language_models.uncached()
     generated = fk.generate(model, None, PROMPTS, max_new_tokens=6)

@@ -32,7 +32,7 @@ from fkeras.engine.values.annotations import Layer, Leaf, Network, Option, SomeL
 from fkeras.engine.values.arrays import TAKEN, as_array, conversion, is_array_like, is_sparse
 from fkeras.engine.values.frozen import is_array
 from fkeras.engine.values.random import check_key
-from fkeras.engine.values.spec import as_spec, as_specs
+from fkeras.engine.values.spec import argument_specs, as_spec
 
 
 def run(layer: Layer, context: Context, /, *inputs: Tree, **options: Option) -> Output:
@@ -159,7 +159,7 @@ def cast_own_weights(layer: SomeLayer, dtype: str) -> SomeLayer:
 
 def require_state(layer: Layer, inputs: tuple) -> None:
     """Raises FKerasError for a layer with state that was called without its state."""
-    expected = layer.state_spec(*(_spec_tree(x) for x in inputs))
+    expected = layer.state_spec(*map(argument_specs, inputs))
     if not expected:
         return
     raise FKerasError(
@@ -179,7 +179,7 @@ def _check_state_names(layer: Layer, context: Context, inputs: tuple) -> None:
     lacking = [name for name in layers if layers[name].stateful and name not in context.state]
     if not context.state or not lacking:
         return
-    expected = layer.state_spec(*(_spec_tree(x) for x in inputs))
+    expected = layer.state_spec(*map(argument_specs, inputs))
     if not expected.keys() <= context.state.keys():
         needed, received = (", ".join(map(repr, state)) for state in (expected, context.state))
         raise FKerasError(
@@ -193,7 +193,7 @@ def _check_state_keys(layer: Layer, context: Context, inputs: tuple) -> None:
     """Raises for a state with missing or unexpected entries; called after a KeyError."""
     if not layer.stateful:
         return
-    expected = layer.state_spec(*(_spec_tree(x) for x in inputs))
+    expected = layer.state_spec(*map(argument_specs, inputs))
     if jax.tree.structure(expected) != jax.tree.structure(dict(context.state)):
         raise FKerasError(
             f"{layer._where}: expected the state {describe_state(expected)}, received "
@@ -231,10 +231,6 @@ def _check_optional(layer: Layer, inputs: tuple, error: Exception) -> None:
             "input to an argument that may be None, such as attention_mask.",
             layer=layer._where,
         ) from error
-
-
-def _spec_tree(tree: Tree) -> Tree:
-    return as_specs(tree) if tree is not None else None
 
 
 def describe_state(state: Tree, limit: int = 6) -> str:

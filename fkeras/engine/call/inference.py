@@ -117,7 +117,7 @@ def _infer(
     specs: tuple[Spec, ...],
     masks: tuple[Spec | None, ...],
 ) -> Inference:
-    call_shapes = structure.fill(call.args, specs)
+    call_shapes = structure.fill_specs(call.args, specs)
     layer = skeleton.join(weights)
     if not layer.built:
         # each call is inferred with the weights that it would build; `close` compares shared layers

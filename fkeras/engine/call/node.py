@@ -266,7 +266,7 @@ def record(
     specs = tuple(t.spec for t in tensors)
     masks = tuple(t.node.signature.masks[t.index] for t in tensors)
     recorded = RecordedCall(template, frozen_options, training, mask_rule)
-    resolved = layer._resolve(*structure.fill(template, specs))
+    resolved = layer._resolve(*structure.fill_specs(template, specs))
     signature, _ = infer(resolved, recorded, specs, masks)
     node = Node(layer, signature, tuple(tensors), resolved, _user_line())
     # `KerasTensor` is defined above this package, so the inputs tell the class of the outputs

@@ -74,7 +74,7 @@ def _program(
     masks: tuple[Spec | None, ...],
 ) -> Any:
     tensors, tensor_masks = _single(specs), _single(masks)
-    shapes = structure.fill(recorded.args, tuple(map(as_spec, tensors)))
+    shapes = structure.fill_specs(recorded.args, tuple(map(as_spec, tensors)))
 
     def value(key: Leaf, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> Tree:
         layer = skeleton.join(leaves)

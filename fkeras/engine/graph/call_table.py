@@ -244,14 +244,14 @@ class CallTable:
         return self.first_slots[number] + tensor
 
     def call_specs(self, number: int, specs: Tree = None) -> tuple:
-        """Returns the specs of a call's positional arguments, in their structure.
+        """Returns the specs of a call's positional arguments, in their structure; None for other values.
 
         Args:
             number: the number of the call.
             specs: spec of each slot; the graph's own by default.
         """
         specs = self.specs if specs is None else specs
-        return structure.fill(self.calls[number].args, specs)
+        return structure.fill_specs(self.calls[number].args, specs)
 
     def input_specs(self, number: int) -> tuple[tuple[Spec, ...], tuple[Spec | None, ...]]:
         """Returns the specs of a call's input tensors, and the specs of their masks."""

@@ -171,6 +171,28 @@ def as_specs(tree: Tree) -> Tree:
     return as_spec(tree)
 
 
+def argument_specs(tree: Tree) -> Tree:
+    """Returns the specs of the arguments of a call; None in the places of values that are no arrays.
+
+    Unlike in `as_specs`, a tuple of integers is a structure of numbers and not a shape.
+
+    Example:
+        >>> argument_specs((as_spec((None, 3)), "float32", (0, None)))
+        (Spec(dims=('b', 3), dtype='float32'), None, (Spec(dims=(), dtype='int32'), None))
+    """
+    if isinstance(tree, Mapping):
+        return {key: argument_specs(value) for key, value in tree.items()}
+    if isinstance(tree, tuple | list):
+        specs = [argument_specs(value) for value in tree]
+        if all(spec is None for spec in specs):
+            return None  # `as_specs` reads a list of None as a shape
+        return specs if isinstance(tree, list) else tuple(specs)
+    try:
+        return None if tree is None else as_spec(tree)
+    except TypeError:  # such as the name of a dtype
+        return None
+
+
 def canonical_dtype(dtype: Leaf) -> str:
     """Returns the name of the dtype in which JAX computes: float32 for float64, unless x64 is enabled.
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from fkeras.engine.values.annotations import Leaf, Template, Tree
 from fkeras.engine.values.frozen import ArrayConstant, KeyConstant
+from fkeras.engine.values.spec import argument_specs
 from fkeras.engine.values.values_by_call import ValuesByCall
 
 
@@ -127,6 +128,11 @@ def fill_arrays(
         return constant(value.array) if isinstance(value, ArrayConstant) else value
 
     return thaw(template, leaf)
+
+
+def fill_specs(template: Template, specs: Any) -> tuple:
+    """Returns the positional arguments of a recorded call as specs, as `build` and `init_state` take them."""
+    return tuple(map(argument_specs, fill(template, specs)))
 
 
 def fill_tensors(template: Template, tensors: Any) -> Tree:

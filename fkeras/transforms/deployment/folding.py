@@ -354,7 +354,7 @@ def _is_identity(layer: Layer, graph: Graph, number: int, *, training: bool) -> 
     if leaves_of(layer) or any(spec.dtype == STRING for spec in specs):
         return False
     recorded = call.signature.recorded._replace(training=training)
-    shapes = structure.fill(recorded.args, specs)
+    shapes = structure.fill_specs(recorded.args, specs)
     effects: list[str] = []
 
     def compute(key: Any, tensors: Any, tensor_masks: Any) -> Any:

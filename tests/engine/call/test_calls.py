@@ -356,6 +356,37 @@ def test_a_numpy_array_is_recorded_as_a_constant():
     assert None not in node.input_tensors
 
 
+class Mode(Affine):
+    """Affine with a state, and with an argument by position that is no tensor."""
+
+    def build(self, key, x, mode):
+        return super().build(key, x)
+
+    def init_state(self, x, mode):
+        return {"calls": jnp.zeros((), "int32")}
+
+    def forward(self, context, x, mode):
+        updates = {"calls": context.state["calls"] + 1} if context.training else None
+        return fk.Output(self.call(x), updates, metrics={"size": jnp.float32(len(str(mode)))})
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize(
+    "mode",
+    ["sum", None, ..., jnp.float32, ("a", None), (0, 1), [["a"], 2], {"a": ()}],
+    ids=lambda mode: "mode" if isinstance(mode, dict) else str(mode),
+)
+def test_arguments_by_position_that_are_no_tensors(mode):
+    x = fk.Input((4,), name="x")
+    recorded = Mode(3, name="mode")(x, mode)
+    model = fk.Model(x, fk.ops.cast(recorded, "float32")).build(KEY)
+    state = model.init_state()
+    assert state.keys() == model.init_cache(8, 2).keys() == {"mode"}
+    out = model.apply(X, state=state)
+    np.testing.assert_allclose(out.value, X @ np.asarray(model.layers["mode"].kernel), rtol=1e-5)
+    assert out.metrics["size"] == len(str(mode))
+
+
 def test_repeated_calls_are_separate_nodes():
     inner = fk.Sequential([fk.Input((4,)), layers.Dense(4)], name="inner")
     xs = [fk.Input((4,)) for _ in range(5)]
