@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.nn.image.colors import hsv_to_rgb, rgb_to_grayscale, rgb_to_hsv
+from fkeras.nn.image.colors import channels_of, hexagon, rgb_to_grayscale
 from fkeras.nn.image.layout import image_axes
 
 Range = tuple[float, float]
@@ -111,11 +111,24 @@ def adjust_saturation(
     Returns:
         An array like `images`.
     """
-
-    def change(hue: jax.Array, saturation: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return hue, jnp.clip(saturation * _amount(factor, saturation), 0, 1)
-
-    return _in_hsv(images, change, value_range, data_format)
+    black = value_range[0]
+    images, axis = channels_of("adjust_saturation", images - black, data_format, 3)
+    channels = jnp.split(images, 3, axis=axis)
+    value, low, _, _ = hexagon(*channels)
+    # without the hue, so that equal channels stay equal and have the gradient of an adjacent branch
+    spread, factor = value - low, _amount(factor, images)
+    is_pure, scale = (spread > 0) & (factor * spread > value), jnp.where(spread > 0, spread, 1)
+    # Two formulas, each exact at its ends, and no `jnp.minimum` of numbers that differ by rounding: XLA
+    # may compute such numbers twice, and then the gradient follows both or neither.
+    changed = [
+        jnp.where(
+            is_pure,
+            jnp.where(value > 0, value * ((channel - low) / scale), value),
+            value - factor * (value - channel),
+        )
+        for channel in channels
+    ]
+    return jnp.concatenate(changed, axis=axis) + black
 
 
 def adjust_hue(
@@ -130,21 +143,29 @@ def adjust_hue(
     Returns:
         An array like `images`.
     """
+    images, axis = channels_of("adjust_hue", images, data_format, 3)
+    value, low, start, turn = hexagon(*jnp.split(images, 3, axis=axis))
+    spread = value - low
+    # hues in sixths, times the spread: no denominator is 0 for grey pixels, which count as hue 0
+    scale = jnp.where(spread > 0, spread, 1)
+    # for a channel whose pixel has its largest value in this channel, in the next, in the third one
+    angles = [jnp.mod(6 * _amount(delta, images) + 3 + start, 6) - 3 for start in (0, 2, 4)]
 
-    def change(hue: jax.Array, saturation: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return hue + _amount(delta, hue), saturation
+    def channel(hue: int) -> jax.Array:
+        """Returns a channel from the distance of the pixel's hue from the channel's, at most 3."""
+        same, next_start = start == hue, (hue + 2) % 6
+        angle = jnp.where(same, angles[0], jnp.where(start == next_start, angles[1], angles[2]))
+        ahead = angle * scale + turn >= 0
+        # at the ends of each piece, the piece of a slightly larger hue, as in `hexagon`
+        rest = 2 * scale - jnp.abs(angle * scale + turn)
+        is_whole = jnp.where(ahead, rest > scale, rest >= scale)
+        is_none = jnp.where(ahead, rest <= 0, rest < 0)
+        part = 2 * spread - jnp.where(ahead, 1, -1) * (angle * spread + turn)
+        return low + jnp.where(is_whole, spread, jnp.where(is_none, 0, part))
 
-    # rounding in the conversion may leave the value range by a few ulps
-    adjusted = _in_hsv(images, change, value_range, data_format)
+    adjusted = jnp.concatenate([channel(hue) for hue in (0, 2, 4)], axis=axis)
+    # rounding may leave the value range by a few ulps
     return jnp.clip(adjusted, *value_range)
-
-
-def _in_hsv(images: jax.Array, change: Any, value_range: Range, data_format: str | None) -> Any:
-    # hue and saturation do not depend on the scale, only on the value of black
-    axis, black = image_axes(images.ndim, data_format)[2], value_range[0]
-    hue, saturation, value = jnp.split(rgb_to_hsv(images - black, data_format), 3, axis=axis)
-    hsv = jnp.concatenate((*change(hue, saturation), value), axis=axis)
-    return hsv_to_rgb(hsv, data_format) + black
 
 
 def invert(images: jax.Array, value_range: Range = _BYTE) -> jax.Array:

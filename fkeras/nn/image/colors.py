@@ -83,8 +83,8 @@ def rgb_to_grayscale(images: Numbers, data_format: str | None = None) -> jax.Arr
 def rgb_to_hsv(images: Numbers, data_format: str | None = None) -> jax.Array:
     """Computes hue (0 to 1 around the circle), saturation (0 to 1) and value of each pixel.
 
-    Grey pixels have hue 0, black pixels also saturation 0. The gradient of these pixels is that
-    of an adjacent branch, and finite.
+    Grey pixels have hue 0, black pixels also saturation 0. Where channels are equal, the gradient is that
+    of a slightly larger hue.
 
     Args:
         images: floating array (b, h, w, 3) or (h, w, 3) of any scale from 0, or with the channels
@@ -104,24 +104,44 @@ def rgb_to_hsv(images: Numbers, data_format: str | None = None) -> jax.Array:
     """
     images, axis = channels_of("rgb_to_hsv", images, data_format, 3)
     images = _floating("rgb_to_hsv", images)
-    images = jnp.where(jnp.abs(images) < float(jnp.finfo(images.dtype).eps), 0, images)
-    red, green, blue = (jnp.take(images, i, axis=axis) for i in range(3))
-    value = jnp.maximum(jnp.maximum(red, green), blue)
-    spread = value - jnp.minimum(jnp.minimum(red, green), blue)
+    # a channel of exactly 0 keeps its gradient
+    tiny = (images != 0) & (jnp.abs(images) < float(jnp.finfo(images.dtype).eps))
+    images = jnp.where(tiny, 0, images)
+    value, low, start, turn = hexagon(*(jnp.take(images, i, axis=axis) for i in range(3)))
+    spread = value - low
     coloured, lit = spread > 0, value > 0
     # each denominator is replaced by 1 where it is 0: `where` alone would leave NaN gradients
     saturation = jnp.where(lit, spread / jnp.where(lit, value, 1), 0)
-    sixth = 1 / (6 * jnp.where(coloured, spread, 1))
-    # compare channels, not `value`: XLA may compute a channel twice with different rounding, and
-    # then no channel equals the maximum
-    hue = jnp.where(
-        (red >= green) & (red >= blue),
-        sixth * (green - blue),
-        jnp.where(green >= blue, sixth * (blue - red) + 2 / 6, sixth * (red - green) + 4 / 6),
-    )
+    hue = turn / (6 * jnp.where(coloured, spread, 1)) + start / 6
     hue = jnp.where(coloured, hue, 0)
     hue = jnp.where(hue < 0, hue + 1, hue)
     return jnp.stack((hue, saturation, value), axis=axis)
+
+
+def hexagon(red: jax.Array, green: jax.Array, blue: jax.Array) -> tuple[jax.Array, ...]:
+    """Returns `(value, low, start, turn)`, for which the hue in sixths is `start + turn / (value - low)`.
+
+    Of equal channels, all results follow the same one: that of a slightly larger hue. Results of
+    `jnp.maximum` would have the mean of both gradients, and the hue that of one of them.
+
+    Returns:
+        The largest and the smallest channel, the hue of the largest (0, 2 or 4), and the difference
+        between the next channel on the circle and the one before.
+    """
+    # compare channels, not `value`: XLA may compute a channel twice with different rounding, and
+    # then no channel equals the maximum
+    is_red, is_green = (red > green) & (red >= blue), (green >= red) & (green > blue)
+
+    def select(of_red: Any, of_green: Any, of_blue: Any) -> jax.Array:
+        return jnp.where(is_red, of_red, jnp.where(is_green, of_green, of_blue))
+
+    value, after, before = (
+        select(red, green, blue),
+        select(green, blue, red),
+        select(blue, red, green),
+    )
+    low = jnp.where(after >= before, before, after)
+    return value, low, select(0, 2, 4).astype(value.dtype), after - before
 
 
 def hsv_to_rgb(images: Numbers, data_format: str | None = None) -> jax.Array:
