@@ -117,10 +117,10 @@ _CALIBRATED = ("gptq", "awq")
 class QuantizedDense(Quantized):
     """Computes `Dense` and `EinsumDense` with a kernel quantized to 2, 3, 4 or 8 bits.
 
-    With "int8" the inputs are quantized too, and the product is computed in integers; gradients
-    ignore the rounding. The other modes dequantize the kernel in each call; with "int4" and up to 32
-    rows, as in decoding, the kernel's floats are never in memory as a whole. Biases are floats and
-    trainable; codes and scales are not trainable.
+    With "int8" the inputs are quantized too, and the product is computed in integers; CPUs sum the
+    integers of up to 4 rows in floats. Gradients ignore the rounding. The other modes dequantize the
+    kernel in each call; with "int4" and up to 32 rows, as in decoding, the kernel's floats are never
+    in memory as a whole. Biases are floats and trainable; codes and scales are not trainable.
 
     Args:
         layer: the `Dense` or `EinsumDense` to quantize.
@@ -310,7 +310,8 @@ class QuantizedDense(Quantized):
         if self.g_idx is not None and self.has_packed_codes:
             scale = checked_scale(scale, self.g_idx, block, axis=0)
         leading, form = x.shape[:-cut], PackedProduct(block, "outputs", 1)
-        y = packed_product(form, x.reshape(*leading, -1), self.kernel, scale, zero)
+        rows = x.reshape(*leading, math.prod(shape[:cut]))  # also of no rows
+        y = packed_product(form, rows, self.kernel, scale, zero)
         return None if y is None else y.reshape(*leading, *shape[cut:])
 
     def dequantize(self) -> fk.Layer:

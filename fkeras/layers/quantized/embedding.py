@@ -224,7 +224,9 @@ class QuantizedEmbedding(Quantized):
         quantizer = self.quantization.activation_quantizer
         equation = Equation.parse("...x,xy->...y").spelled(x.ndim)
         if self.quantization.mode == "int8" and quantizer is not None:
-            codes = self.embeddings.T if tied else reverse_codes
+            # the transpose of a table would be a copy
+            equation = Equation.parse("...x,yx->...y").spelled(x.ndim) if tied else equation
+            codes = self.embeddings if tied else reverse_codes
             scale = arrange(scale.astype(x.dtype), "y", equation.output)
             y = integer_product(equation, quantizer, x, codes, scale)
         elif (packed := self._packed_scores(x)) is not None:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.layers.quantized.code_sums import column_product, fits_columns, fits_rows, row_product
 from fkeras.nn.cpu.forms import Form, Spec, compute
 from fkeras.nn.numerics.dtypes import wide_dtype
 
@@ -18,6 +19,9 @@ from fkeras.nn.numerics.dtypes import wide_dtype
 _MOST_ROWS = 32
 # bytes of each row of codes that a step on a CPU dequantizes: their floats fit into the cache
 _WIDTH = 256
+# equal layers are traced once
+_column_product = jax.jit(column_product, static_argnames="block")
+_row_product = jax.jit(row_product, static_argnames="block")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,8 +31,8 @@ class PackedProduct(Form):
     Bytes have two codes each; codes in `int4` arrays are not packed.
 
     Without zero points the matrix is `codes / scales`, otherwise `(codes - zero points) * scales`.
-    Accelerators multiply codes, and so do CPUs for a single row, a few outputs at a time; for more rows
-    CPUs dequantize a few outputs at a time. Scales without zero points have no derivative.
+    Accelerators multiply codes, and so do CPUs for very few rows; for more rows CPUs dequantize a few
+    outputs at a time. Scales without zero points have no derivative.
 
     Args:
         block: the number of inputs with the same scales; None for all inputs.
@@ -71,6 +75,19 @@ class PackedProduct(Form):
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         x, codes, *factors = operands
+        rows = x.reshape(-1, x.shape[-1]).astype(wide_dtype(x.dtype))
+        kind = (self.pairs, self.outputs)
+        if kind == ("outputs", 1) and fits_columns(rows, codes, self.block):
+            y = _column_product(rows, codes, *factors, block=self.block)
+        elif kind == ("inputs", 0) and fits_rows(rows, codes, self.block):
+            y = _row_product(rows, codes, *factors, block=self.block)
+        else:
+            return self._tiled(*operands)
+        return y.astype(x.dtype).reshape(*x.shape[:-1], -1)
+
+    def _tiled(self, *operands: jax.Array) -> jax.Array:
+        """Computes some outputs after the other."""
+        x, codes, *factors = operands
         leading, x = x.shape[:-1], x.reshape(-1, x.shape[-1])
         size, cut = codes.shape[self.outputs], jax.lax.dynamic_slice_in_dim
         # XLA moves the floats of a single step out of an outer loop, and keeps them
@@ -92,7 +109,7 @@ class PackedProduct(Form):
 
     def gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
         def product(operand: Any) -> jax.Array:
-            return self.fast(*operands[:number], operand, *operands[number + 1 :])
+            return self._tiled(*operands[:number], operand, *operands[number + 1 :])
 
         # The product is linear, so its derivative is the product. jax 0.7 transposes the loop of the
         # derivative alone, in which the linear operands are marked.
@@ -102,12 +119,7 @@ class PackedProduct(Form):
         return jax.linear_transpose(derivative, spec)(operands[number])[0]
 
     def _product(self, x: jax.Array, *arrays: jax.Array) -> jax.Array:
-        """Computes some outputs."""
-        # one row: a CPU converts each code once, and scales the products of groups
-        if len(x) == 1 and self.outputs:
-            return self.default(x[0], *arrays)[None]
-        if len(x) == 1 and self.pairs == "inputs":
-            return self._row_products(x[0], *arrays)[None]
+        """Computes some outputs from dequantized codes."""
         codes, *factors = arrays if self.outputs else [array.T for array in arrays]
         size, columns = codes.shape
         # both halves of the bytes in one array: the low halves move to the place of the high ones
@@ -119,22 +131,6 @@ class PackedProduct(Form):
         x, block = _pairs_of_inputs(x, size), self.block and self.block // 2
         low, high = _floats(codes, [f[None] for f in factors], block)
         return x[..., 0] @ low + x[..., 1] @ high
-
-    def _row_products(
-        self, x: jax.Array, codes: jax.Array, scale: jax.Array, zero: jax.Array | None = None
-    ) -> jax.Array:
-        """Computes some outputs of x (i,), for which codes are rows: a transpose would be a slow copy."""
-        size, dtype, four = codes.shape[1], x.dtype, codes.dtype.type(4)
-        x, scale = (array.astype(wide_dtype(dtype)) for array in (x, scale))
-        pairs = _pairs_of_inputs(x, size)
-        low, high = ((codes << four) >> four).astype(x.dtype), (codes >> four).astype(x.dtype)
-        if zero is None:
-            return ((low @ pairs[:, 0] + high @ pairs[:, 1]) / scale[:, 0]).astype(dtype)
-        assert self.block is not None  # zero points and groups come together
-        spread = jnp.repeat(scale, self.block // 2, axis=1)[:, :size]
-        sums = _by_group(x, np.ones((len(x), 1)), self.block)[:, 0]
-        y = (low * spread) @ pairs[:, 0] + (high * spread) @ pairs[:, 1]
-        return (y - (scale * zero.astype(scale.dtype)) @ sums).astype(dtype)
 
 
 def _pairs_of_inputs(x: jax.Array, size: int) -> jax.Array:

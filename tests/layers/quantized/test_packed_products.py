@@ -1,6 +1,7 @@
-"""Products of few rows with 4-bit codes equal those with dequantized matrices."""
+"""Products of few rows with codes of 4 or 8 bits equal those with dequantized matrices."""
 
 import re
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,11 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.layers.core.einsum_dense import Equation
+from fkeras.layers.quantized.code_sums import column_product, fits_columns, fits_rows, row_product
 from fkeras.layers.quantized.packed_products import PackedProduct
+from fkeras.layers.quantized.products import IntegerProduct
+from fkeras.nn.cpu.forms import compute
 
 KEY = jax.random.key(0)
 UNGROUPED = fk.quantizers.Int4QuantizationConfig(block_size=None, activation_quantizer=None)
@@ -103,6 +108,12 @@ def test_unpacked_scales_of_groups_out_of_order_are_nan():
     assert np.isnan(np.asarray(mixed.unpacked()(x))).all()
 
 
+@pytest.mark.parametrize("mode", ["int4", "int8"])
+def test_products_of_no_rows(mode):
+    layer, x, _ = quantized("few outputs", mode)
+    assert layer(x[:0]).shape == (0, 6)
+
+
 def test_layers_without_packed_codes_stay():
     layer, x, _ = quantized("few outputs", "int8")
     assert layer.unpacked() is layer
@@ -141,17 +152,96 @@ def test_half_precision_sums_halves_of_bytes_in_one_product():
     assert layer(x).dtype == jnp.bfloat16
 
 
+def loop_of(outputs, size, rows) -> Any:
+    layer = fk.quantize(layers.Dense(outputs).build(KEY, (None, size)), "int4")
+
+    def steps(layer, x):
+        return jax.lax.fori_loop(0, 9, lambda _, x: jnp.sin(layer(x)[:, :size]), x)
+
+    return jax.jit(steps).lower(layer, np.ones((rows, size), "float32")).compile()
+
+
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("outputs", [512, 4096])
 def test_no_loop_holds_the_floats(outputs):
-    layer = fk.quantize(layers.Dense(outputs).build(KEY, (None, 64)), "int4")
+    shapes = re.findall(r"f32\[([\d,]+)\]", loop_of(outputs, 64, 2).as_text())
+    most = max(np.prod([int(n) for n in shape.split(",")]) for shape in shapes)
+    assert most <= 64 * outputs // 2
 
-    def steps(layer, x):
-        return jax.lax.fori_loop(0, 9, lambda _, x: jnp.sin(layer(x)[:, :64]), x)
 
-    compiled = jax.jit(steps).lower(layer, np.ones((2, 64), "float32")).compile()
-    shapes = re.findall(r"f32\[([\d,]+)\]", compiled.as_text())
-    assert max(np.prod([int(n) for n in shape.split(",")]) for shape in shapes) <= 64 * outputs // 2
+def test_no_loop_of_single_rows_holds_the_floats():
+    program = loop_of(512, 512, 1)
+    assert "column_product" in program.as_text()
+    assert program.memory_analysis().temp_size_in_bytes < 512 * 512
+
+
+# inputs with the same scales, inputs, outputs, rows: one and several groups in a step of the loop, rests of both
+UNROLLED = {
+    "columns": [(128, 288, 6, 1), (32, 352, 4098, 2), (None, 272, 6, 4), (16, 48, 2100, 1)],
+    "rows": [(128, 288, 6, 1), (32, 352, 4098, 2), (None, 288, 6, 4), (96, 192, 3, 8)],
+}
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize(
+    ("kind", "sizes"), [(k, sizes) for k, rows in UNROLLED.items() for sizes in rows]
+)
+def test_unrolled_sums_of_few_rows_equal_those_of_the_floats(kind, sizes):
+    block, size, outputs, rows = sizes
+    random, groups = np.random.default_rng(0), 1 if block is None else -(-size // block)
+    codes = random.integers(-8, 8, (size, outputs), "int8")
+    scale = random.uniform(0.5, 1.5, (groups, outputs)).astype("float32")
+    zero = [] if block is None else [random.integers(-8, 8, (groups, outputs), "int8")]
+    x = random.normal(size=(rows, size)).astype("float32")
+    spread = [f.repeat(block or size, axis=0)[:size].astype("float64") for f in (scale, *zero)]
+    floats = (codes - spread[1]) * spread[0] if zero else codes / spread[0]
+    packed, factors = fk.quantizers.pack_int4(codes, axis=1), [scale, *zero]
+    fits: Any = fits_columns
+    product: Any = column_product
+    if kind == "rows":
+        packed, factors = fk.quantizers.pack_int4(codes.T, axis=1), [f.T for f in factors]
+        fits, product = fits_rows, row_product
+    assert fits(x, packed, block)
+    y = jax.jit(lambda *operands: product(*operands, block=block))(x, packed, *factors)
+    np.testing.assert_allclose(y, x @ floats, rtol=1e-5, atol=1e-5 * np.abs(x @ floats).max())
+
+
+# equations, shapes of the codes of x and of a kernel
+INTEGERS = {
+    "columns": ("abx,xy->aby", (2, 1, 64), (64, 70)),
+    "wide columns": ("ax,xy->ay", (3, 352), (352, 4100)),
+    "rows": ("abx,yx->aby", (1, 4, 352), (7, 352)),
+    "several axes": ("abcd,cdef->abef", (2, 1, 4, 8), (4, 8, 3, 5)),
+    "no output": ("ab,b->a", (2, 64), (64,)),
+}
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("name", INTEGERS)
+def test_sums_of_integers_in_floats_are_exact(name):
+    text, *shapes = INTEGERS[name]
+    random = np.random.default_rng(0)
+    operands = [random.integers(-127, 128, shape, "int8") for shape in shapes]
+    form = IntegerProduct(Equation.parse(text), "float32")
+    program = jax.jit(form.fast).lower(*operands)
+    assert f"byte_{'row' if name == 'rows' else 'column'}_product" in program.as_text()
+    expected = np.einsum(text, *(operand.astype("int32") for operand in operands))
+    np.testing.assert_array_equal(program.compile()(*operands), expected)
+    mapped = jax.jit(jax.vmap(lambda x: compute(form, x, operands[1])))(operands[0][None])
+    np.testing.assert_array_equal(mapped[0], expected)
+
+
+@pytest.mark.parametrize("other", ["abx,cxy->abcy", "abx,xy->yab"])
+def test_other_equations_sum_integers(other):
+    random, (_, kernel) = np.random.default_rng(0), other.split("->")[0].split(",")
+    sizes = {"a": 2, "b": 1, "c": 3, "x": 32, "y": 5}
+    shapes = [[sizes[n] for n in letters] for letters in ("abx", kernel)]
+    operands = [jnp.asarray(random.integers(-127, 128, shape, "int8")) for shape in shapes]
+    y = IntegerProduct(Equation("abx", kernel, other.split("->")[1], None), "float32").fast(
+        *operands
+    )
+    expected = np.einsum(other, *(operand.astype("int32") for operand in operands))
+    np.testing.assert_array_equal(y, expected)
 
 
 @pytest.mark.parametrize("pairs", ["inputs", "outputs"])

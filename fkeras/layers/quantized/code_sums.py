@@ -1,0 +1,207 @@
+"""Products of few rows with codes of 4 or 8 bits, in a form that XLA's CPU compiler turns into vector code.
+
+XLA vectorizes elementwise computations along their last axis, but no sums. Each sum of a product is
+therefore unrolled as far as its terms fit into registers and the first cache; a second step adds the sums.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+# rows of codes in a sum: the lines of more rows exceed the first cache
+_ROWS = 16
+# XLA converts the codes of so many rows where the sum reads them, and those of more rows in memory
+_FUSED = 8
+# inputs in a step of the loop, if all inputs have the same scales
+_BLOCK = 128
+# outputs of a step of the loop
+_OUTPUTS = 4096
+# bytes of a row of codes that are the last axis of an elementwise computation
+_LANES = 16
+
+
+def fits_columns(x: jax.Array, codes: jax.Array, block: int | None) -> bool:
+    """Returns whether `column_product` computes x (b, i) with codes (i, o / 2) in less time than others."""
+    unit = math.gcd(len(codes), block or _BLOCK)
+    return len(x) <= 4 and unit % _ROWS == 0 and len(codes) > unit
+
+
+def column_product(
+    x: jax.Array,
+    codes: jax.Array,
+    scale: jax.Array,
+    zero: jax.Array | None = None,
+    *,
+    block: int | None,
+) -> jax.Array:
+    """Computes x (b, i) times a matrix of codes (i, o / 2), whose bytes have the codes of two outputs.
+
+    Args:
+        scale: scales (groups, o), or (1, o) by which codes are divided.
+        zero: zero points (groups, o); None for a single group.
+        block: the number of inputs of a group.
+    """
+    x, codes = jax.lax.optimization_barrier((x, codes))  # no loop shall keep converted codes
+    (batch, size), columns, block = x.shape, codes.shape[1], block or _BLOCK
+    # a step of the loop has inputs with the same scales, which may be those of the next step too
+    unit = math.gcd(size, block)
+    # low halves plus 8, high halves times 16
+    masks, signs = (np.array(pair, "int32").reshape(1, 1, 1, 2, 1) for pair in ([15, -16], [8, 0]))
+    shifts, factors = (np.array(pair, x.dtype).reshape(1, 2, 1) for pair in ([8, 0], [1, 1 / 16]))
+    sums = _sums_of_rows(x, codes, lambda part: (part.astype("int32") & masks) ^ signs)
+    totals = jnp.sum(x.reshape(batch, -1, unit), axis=2)
+
+    def term(number: jax.Array) -> jax.Array:
+        first = number * np.uint32(unit // _ROWS)
+        parts = [_cut(sums, first + np.uint32(n), 1) for n in range(unit // _ROWS)]
+        products = _sum(parts)[:, 0] * factors
+        total = _cut(totals, number, 1)[:, :, None]
+        if zero is None:
+            return products - total * shifts
+        group = number // np.uint32(block // unit)
+        point, factor = (
+            _cut(f, group, 0).reshape(1, columns, 2).mT.astype(x.dtype) for f in (zero, scale)
+        )
+        return (products - total * (point + shifts)) * factor
+
+    start = jnp.zeros((batch, 2, columns), x.dtype)
+    y = _looped(term, size // unit, _OUTPUTS * _BLOCK // (columns * unit), start)
+    y = jnp.moveaxis(y, 1, 2).reshape(batch, -1)
+    return y / scale if zero is None else y
+
+
+def byte_column_product(x: jax.Array, codes: jax.Array) -> jax.Array:
+    """Computes x (b, i) times codes (i, o) of a byte; i is a multiple of 16 and at least 32."""
+    x, codes = jax.lax.optimization_barrier((x, codes))
+    sums = _sums_of_rows(x, codes, lambda part: part)
+    start, count = jnp.zeros((len(x), 1, codes.shape[1]), x.dtype), sums.shape[1]
+    most = _OUTPUTS * _BLOCK // (codes.shape[1] * _ROWS)
+    return _looped(lambda number: _cut(sums, number, 1)[:, 0], count, most, start)[:, 0]
+
+
+def byte_row_product(x: jax.Array, codes: jax.Array) -> jax.Array:
+    """Computes x (b, i) times the transpose of codes (o, i) of a byte; i is a multiple of 32."""
+    x, codes = jax.lax.optimization_barrier((x, codes))
+    # LLVM unrolls shorter loops over lanes, and then finds no vectors
+    shape, terms = (-1, 2 * _LANES), []
+    x, codes = x.reshape(len(x), 1, *shape), codes.reshape(1, len(codes), *shape)
+    for start in range(0, x.shape[2], _FUSED):
+        part = slice(start, start + _FUSED)
+        products = codes[:, :, part].astype(x.dtype) * x[:, :, part]
+        terms += [products[:, :, n] for n in range(products.shape[2])]
+    return _sum(terms) @ np.ones(2 * _LANES, x.dtype)
+
+
+def _lanes(codes: jax.Array, block: int | None) -> int:
+    size = codes.shape[1]
+    return math.gcd(size, (block or 2 * size) // 2, _LANES)
+
+
+def fits_rows(x: jax.Array, codes: jax.Array, block: int | None) -> bool:
+    """Returns whether `row_product` computes x (b, i) with codes (o, i / 2) in less time than others."""
+    # the sum of a whole row is one computation, whose compilation takes seconds for more bytes
+    fits = not (block or 0) % 2 and _lanes(codes, block) == _LANES
+    return fits and len(x) <= 8 and codes.shape[1] <= 4096
+
+
+def row_product(
+    x: jax.Array,
+    codes: jax.Array,
+    scale: jax.Array,
+    zero: jax.Array | None = None,
+    *,
+    block: int | None,
+) -> jax.Array:
+    """Computes x (b, i) times the transpose of codes (o, i / 2), whose bytes have the codes of two inputs.
+
+    Args:
+        scale: scales (o, groups), or (o, 1) by which codes are divided.
+        zero: zero points (o, groups); None for a single group.
+        block: the number of inputs of a group.
+    """
+    x, codes = jax.lax.optimization_barrier((x, codes))
+    (outputs, size), batch = codes.shape, len(x)
+    x = jnp.pad(x, ((0, 0), (0, 2 * size - x.shape[1]))).reshape(
+        batch, 1, size // _LANES, _LANES, 2
+    )
+    # sums, since XLA would read every other number where the result is used
+    low, high = (jnp.sum(jnp.where(half, x, 0), axis=-1) for half in np.eye(2, dtype=bool))
+    chunks, steps = codes.reshape(1, outputs, -1, _LANES), (block or 2 * size) // 2 // _LANES
+    lows, totals = (_group_sums(f, steps, axis=2) for f in (low, low + high))
+    y = []
+    for number, start in enumerate(range(0, size // _LANES, steps)):
+        terms = []
+        for first in range(start, min(start + steps, size // _LANES), _FUSED // 2):
+            part = slice(first, min(first + _FUSED // 2, start + steps, size // _LANES))
+            bytes_ = chunks[:, :, part].astype("int32")
+            for inputs, half in ((low, (bytes_ & 15) ^ 8), (high / 16, bytes_ & -16)):
+                products = inputs[:, :, part] * half.astype(x.dtype)
+                terms += [products[:, :, n] for n in range(products.shape[2])]
+        products = _sum(terms) - 8 * lows[:, :, number]
+        if zero is not None:
+            point, factor = (f[None, :, number, None].astype(x.dtype) for f in (zero, scale))
+            products = (products - totals[:, :, number] * point) * factor
+        y.append(products)
+    y = functools.reduce(operator.add, y) @ np.ones(_LANES, x.dtype)
+    return y / scale.T if zero is None else y
+
+
+def _sums_of_rows(
+    x: jax.Array, codes: jax.Array, convert: Callable[[jax.Array], jax.Array]
+) -> jax.Array:
+    """Returns the products (b, i / 16, halves, o) of x (b, i) and codes (i, o), each of 16 inputs.
+
+    Args:
+        convert: converts codes (1, i / 16, n, 1, o) to integers (1, i / 16, n, halves, o).
+    """
+    rows, inputs = (
+        codes.reshape(1, -1, _ROWS, 1, codes.shape[1]),
+        x.reshape(len(x), -1, _ROWS, 1, 1),
+    )
+    terms = []
+    for start in range(0, _ROWS, _FUSED):
+        part = slice(start, start + _FUSED)
+        products = convert(rows[:, :, part]).astype(x.dtype) * inputs[:, :, part]
+        terms += [jax.lax.slice_in_dim(products, n, n + 1, axis=2) for n in range(_FUSED)]
+    return _sum(terms)[:, :, 0]
+
+
+def _cut(array: jax.Array, start: jax.Array, axis: int) -> jax.Array:
+    return jax.lax.dynamic_slice_in_dim(array, start, 1, axis)
+
+
+def _looped(
+    term: Callable[[jax.Array], jax.Array], count: int, most: int, start: jax.Array
+) -> jax.Array:
+    """Returns the sum of start and of terms, at most so many of which a step of a loop adds.
+
+    XLA computes what the loop reads once, outside of the loop; without a loop each term would compute it.
+    """
+    most = next(n for n in range(max(1, min(count // 2, most)), 0, -1) if count % n == 0)
+
+    def step(index: jax.Array, y: jax.Array) -> jax.Array:
+        # unsigned: XLA then compares no index with 0
+        numbers = (index.astype("uint32") * np.uint32(most) + np.uint32(n) for n in range(most))
+        return functools.reduce(operator.add, map(term, numbers), y)
+
+    return jax.lax.fori_loop(0, count // most, step, start)
+
+
+def _group_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
+    """Returns the sums of groups of `size` entries along an axis."""
+    widths = [(0, -x.shape[axis] % size if n == axis else 0) for n in range(x.ndim)]
+    shape = (*x.shape[:axis], -1, size, *x.shape[axis + 1 :])
+    return jnp.sum(jnp.pad(x, widths).reshape(shape), axis=axis + 1)
+
+
+def _sum(terms: Sequence[jax.Array]) -> jax.Array:
+    """Returns the sum of terms as that of four sums, whose additions do not wait for each other."""
+    sums = [functools.reduce(operator.add, terms[n::4]) for n in range(min(4, len(terms)))]
+    return functools.reduce(operator.add, sums)
