@@ -127,7 +127,7 @@ def starts_of(reader: Reader, state: Any, prompt: Prompt) -> Any:
     held = lengths_of(state or {}) if reader.form.cached else None
     counts = prompt.valid.sum(axis=1)
     counts = counts if held is None or held.shape != counts.shape else counts + held
-    return jnp.asarray(counts, jnp.int32)
+    return counts.astype("int32")
 
 
 def known_prompt(reader: Reader, samplers: Sequence[Sampler], prompt: Prompt) -> tuple[Any, Any]:
@@ -137,7 +137,7 @@ def known_prompt(reader: Reader, samplers: Sequence[Sampler], prompt: Prompt) ->
     """
     reads = any(part.reads_ids for sampler in samplers for part in sampler.parts)
     size = None if reads or reader.form.boundaries else 0
-    return jnp.asarray(prompt.ids[:, :size]), jnp.asarray(prompt.valid[:, :size])
+    return prompt.ids[:, :size], prompt.valid[:, :size]
 
 
 def check_traced(new: int) -> None:

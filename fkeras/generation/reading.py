@@ -344,7 +344,7 @@ def _head_inputs(model: Network, form: Form, uses: _Uses) -> list[int]:
     """Returns the slots after which the model computes each position separately: the inputs of the head."""
     graph = model.graph
     (end,) = graph.output_slots
-    found = positions_of(model, form, uses.kinds)
+    found = positions_of(model, form)
     if found is None:
         return [end]
     users: dict[int, set[int]] = {}
@@ -370,14 +370,18 @@ def _head_inputs(model: Network, form: Form, uses: _Uses) -> list[int]:
         frontier = {slot: None for slot in (*frontier, *taken) if slot not in made}
 
 
-def positions_of(model: Network, form: Form, kinds: Sequence[str] | None = None) -> Uses | None:
-    """Classifies the calls by their use of positions; returns None for a fixed number of positions.
+def positions_of(model: Network, form: Form) -> Uses | None:
+    """Classifies the calls by their use of positions; returns None for a fixed number of positions."""
+    leaves, structure = jax.tree.flatten(model)
+    shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+    return _positions_of(structure, shapes, Form(form.ids, form.others, form.cached, 1))
 
-    Args:
-        kinds: the kind of each slot, as in `_Uses`.
-    """
-    graph = model.graph
-    kinds = _Uses(model, form).kinds if kinds is None else kinds
+
+# cached: the check of a model, prefill and decoding need the result
+@functools.lru_cache(maxsize=64)
+def _positions_of(structure: Any, shapes: tuple, form: Form) -> Uses | None:
+    model = structure.unflatten([jax.ShapeDtypeStruct(*shape) for shape in shapes])
+    graph, kinds = model.graph, _Uses(model, form).kinds
     entries: list[Entry | None] = []
     for slot in graph.input_slots:
         spec = graph.specs[slot]

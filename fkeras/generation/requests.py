@@ -277,7 +277,7 @@ def _mixing_layers(
 ) -> tuple[str, ...] | None:
     """Returns the layers that mix positions without a cache; None for a model without caches."""
     model = structure.unflatten([jax.ShapeDtypeStruct(*shape) for shape in shapes])
-    if jax.tree.structure(state_specs(model)) == jax.tree.structure(state_specs(model, 2, 16)):
+    if jax.tree.structure(state_specs(model)) == jax.tree.structure(state_specs(model, 2, 64)):
         return None
     found = positions_of(model, Form(ids, others, True, 1))
     return None if found is None else found.mixing
@@ -319,7 +319,7 @@ def check_state(state: Any) -> None:
 
 def integers(values: Any, name: str, shape: tuple[int, ...], least: int, most: int) -> jax.Array:
     """Returns an argument with an integer from `least` to `most` for each row."""
-    array = values if isinstance(values, jax.Array | np.ndarray) else np.asarray(values)
+    array: Any = values if isinstance(values, jax.Array | np.ndarray) else np.asarray(values)
     if array.shape != shape or not jnp.issubdtype(array.dtype, jnp.integer):
         raise ValueError(
             f"{WHERE}: expected {name} as integers of shape {shape}, one for each row, received {array.dtype} "
@@ -329,7 +329,8 @@ def integers(values: Any, name: str, shape: tuple[int, ...], least: int, most: i
         raise ValueError(
             f"{WHERE}: expected {name} from {least} to {most}, received {np.asarray(array).tolist()}."
         )
-    return jnp.asarray(array, jnp.int32)
+    # NumPy stays NumPy: `jnp.asarray` compiles a program
+    return array.astype("int32")
 
 
 def check_causal(reader: Reader, causal: jax.Array) -> None:
@@ -495,7 +496,7 @@ def ends_of(end_ids: Any, size: int) -> jax.Array:
             f"{WHERE}: expected end_ids from 0 to {size - 1}, the tokens that may be sampled, received "
             f"{wrong}, which would never end a row. Pass ids of the tokenizer of this model."
         )
-    return jnp.asarray(ids, jnp.int32)
+    return ids.astype("int32")
 
 
 def stop_of(stop: Any, decode: Any) -> tuple[str, ...]:

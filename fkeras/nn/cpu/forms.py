@@ -63,13 +63,17 @@ class Form(abc.ABC):
     def fast(self, *operands: jax.Array) -> jax.Array:
         """Computes the function on CPUs."""
 
+    def transformed(self, *operands: jax.Array) -> jax.Array:
+        """Computes the function on CPUs in gradients, and in `jax.vmap` over other operands than rows."""
+        return self.fast(*operands)
+
     def tpu(self, *operands: jax.Array) -> jax.Array:
         """Computes the function on TPUs."""
         return self.default(*operands)
 
     def gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
         """Computes the gradient for one operand on CPUs."""
-        return _transposed(self.fast, number, spec, operands)
+        return _transposed(self.transformed, number, spec, operands)
 
     def default_gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
         """Computes the gradient for one operand on platforms other than CPUs."""
@@ -189,7 +193,7 @@ class Batched(Form):
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         if not self._merges:
-            return self._each(self.form.fast, self.axes, operands)
+            return self._each(self.form.transformed, self.axes, operands)
         y = self.form.fast(*self._merged(operands))
         return y.reshape(*self._leading(operands), *y.shape[1:])
 

@@ -19,6 +19,21 @@ PRODUCT_CHANNELS = 16
 #: bytes of the matrices of one product: the best number, and the largest for one image
 PRODUCT_BYTES, LARGEST_PRODUCT = 2**21, 12 * 2**20
 
+#: least size of a kernel whose product with one row is a convolution, and the divisor of the numbers of columns
+#: of other kernels, whose rows collide in caches (`benchmarks/first_tokens.py`)
+LEAST_PIXEL, COLLIDING = 2**16, 256
+
+
+def row_is_convolution(dtype: Any, kernel: Any) -> bool:
+    """Returns whether a product of one row compiles faster as a convolution and runs about as fast.
+
+    Args:
+        dtype: the dtype of the row.
+        kernel: the kernel (d, u), or its shape and dtype.
+    """
+    is_single = dtype == kernel.dtype == "float32"
+    return is_single and kernel.size >= LEAST_PIXEL and kernel.shape[1] % COLLIDING != 0
+
 
 def products_are_faster(windows: Any, kernel: Any, y: Any) -> bool:
     """Returns whether the gradient of a kernel is faster as products than as a convolution.

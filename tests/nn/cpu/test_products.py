@@ -82,6 +82,48 @@ def test_the_gradient_of_the_kernel_has_one_axis_of_rows():
     assert "4x256x64" in jax.jit(RowProduct(1).default).lower(x, kernel).as_text()
 
 
+def test_one_row_is_a_convolution_where_no_transform_of_jax_computes():
+    x, kernel = _draw(1, 1, 4, 150) / 25, _draw(4, 150, 7, 16)
+
+    def product(x, kernel):
+        return row_product(x, kernel, 2)
+
+    def loss(x, kernel):
+        return jnp.sum(product(x, kernel) ** 2)
+
+    def computed(x, kernel):
+        apart = jax.vmap(product)(jnp.stack([x, 2 * x]), jnp.stack([kernel, -kernel]))
+        return apart, jax.vmap(product, (0, None))(jnp.stack([x, -x]), kernel)
+
+    program, slopes, mapped = map(jax.jit, (product, jax.grad(loss, (0, 1)), computed))
+    assert "convolution" in program.lower(x, kernel).as_text()
+    # the value of the loss, whose gradients are products, is the one convolution
+    assert slopes.lower(x, kernel).as_text().count("stablehlo.convolution(") == 1
+    assert "convolution" not in mapped.lower(x, kernel).as_text()
+    y = np.tensordot(x, kernel, 2)
+    np.testing.assert_allclose(program(x, kernel), y, atol=1e-5)
+    for found, (a, b) in zip(mapped(x, kernel), ((1, -2), (1, -1)), strict=True):
+        np.testing.assert_allclose(found, np.stack([a * y, b * y]), atol=1e-5)
+    expected = np.tensordot(2 * y, kernel, ((2, 3), (2, 3))), np.tensordot(x[0, 0], 2 * y[0, 0], 0)
+    for found, slope in zip(slopes(x, kernel), expected, strict=True):
+        np.testing.assert_allclose(found, slope, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("rows", "kernel", "dtype"),
+    [
+        ((1, 2), (600, 112), "float32"),
+        ((1, 1), (512, 256), "float32"),
+        ((1, 1), (64, 112), "float32"),
+    ]
+    + [((1, 1), (600, 112), "bfloat16")],
+)
+def test_products_that_are_no_convolution(rows, kernel, dtype):
+    arrays = [jax.ShapeDtypeStruct(shape, dtype) for shape in ((*rows, kernel[0]), kernel)]
+    program = jax.jit(lambda x, kernel: row_product(x, kernel, 1)).lower(*arrays)
+    assert "convolution" not in program.as_text()
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("mapped", [None, (0, 0), (None, 0)])
 def test_products_of_bfloat16(mapped):
