@@ -63,7 +63,10 @@ def attend(
         # divide after the sum over keys: the result is the smallest array.
         # A product: XLA's TPU compiler would compute the quotients of the gradient again for each tile of
         # the next product. Sums are at least 1, the exponential of the largest entry, so no square underflows.
-        y = wide_product(equation, parts.weights, value) * rows_of(equation, 1 / parts.total)
+        # A quotient for one query, for which the compiler would compute the reciprocals in an operation of
+        # their own.
+        y, total = wide_product(equation, parts.weights, value), rows_of(equation, parts.total)
+        y = y / total if _is_one_query(query, axes) else y * (1 / total)
     y = y.astype(value.dtype)
     return jnp.reshape(y, (*query.shape[:-1], value.shape[-1])) if parts.grouped else y
 
@@ -146,6 +149,9 @@ def _exponentials(
         others = (1,) * (query.ndim - len(axes) - 3)
         sinks = jnp.reshape(sinks, (sinks.shape[0], *others, heads, *(1,) * (2 * len(axes))))
         sinks = sinks.astype(wide_dtype(query.dtype))
+    if _is_one_query(query, axes):
+        # XLA's TPU compiler would copy both halves of a rotated query for their concatenation in the product
+        query = jax.lax.optimization_barrier(query)
     # splitting the query's heads into (groups, heads per group) avoids copying the keys
     if grouped:
         query = jnp.reshape(query, (*query.shape[:-2], groups, heads // groups, query.shape[-1]))
@@ -160,6 +166,11 @@ def _exponentials(
     reduced = range(-len(axes), 0)
     weights, total = exponentials(logits, mask, reduced, dtype, bias is None, sinks)
     return _Exponentials(weights, total, grouped)
+
+
+def _is_one_query(query: jax.Array, axes: Sequence[int]) -> bool:
+    """Returns whether the attended axes have one entry, as in a step of decoding; False for symbolic sizes."""
+    return all(query.shape[axis] == 1 for axis in axes)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -34,14 +34,18 @@ def _exponentials(
     largest = jnp.max(x, axes, keepdims=True, initial=initial)
     largest = largest if sinks is None else jnp.maximum(largest, sinks)
     y = jnp.exp(x - largest)
-    if mask is not None or not finite:
-        # a row without entries has the maximum `lowest`, so its exponentials would be 1
-        y = jnp.where(x > lowest, y, jnp.zeros_like(y))
+    # In a row with an entry, masked entries add 0: their difference to the maximum is below the range of `exp`.
+    # In a row without entries all are 1. So no sum is 0, and the device needs no operation to replace zeros.
     total, shares = jnp.sum(y, axes, keepdims=True), None
     if sinks is not None:
         shares = jnp.exp(sinks - largest)
         total = total + shares
-    return y.astype(dtype), jnp.where(total == 0, jnp.ones_like(total), total), shares
+    if initial is not None:  # the sum of no entries
+        total = jnp.where(total == 0, jnp.ones_like(total), total)
+    if mask is not None or not finite:
+        # a row without entries has the maximum `lowest`, so its exponentials would be 1
+        y = jnp.where(x > lowest, y, jnp.zeros_like(y))
+    return y.astype(dtype), total, shares
 
 
 @_exponentials.defjvp
@@ -80,9 +84,9 @@ def exponentials(
             broadcasts to them; None for no such entry.
 
     Returns:
-        The exponentials, 0 where the mask is False, and their sums with axes of size 1; the sum
-        is 1 for a row that is empty, masked entirely, or all -inf. The derivative treats the
-        factor of a row as a constant.
+        The exponentials, 0 where the mask is False, and their sums with axes of size 1; the sum of a row that
+        is empty, masked entirely, or all -inf is a positive number. The derivative treats the factor of a row
+        as a constant.
     """
     dtype = jnp.dtype(x.dtype if dtype is None else dtype)
     return _compiled(x, mask, sinks, tuple(axes), dtype, finite)[:2]

@@ -100,6 +100,43 @@ def test_infinite_and_masked_scores():
         assert jnp.isfinite(slopes).all()
 
 
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_one_query_has_the_numbers_of_several(dtype):
+    query, key, value = (jnp.asarray(x, dtype) for x in _inputs(7))
+    # the last query attends to no key
+    mask = (np.arange(7)[:, None] >= np.arange(7)) & (np.arange(7)[:, None] < 6)
+
+    def result(query, key, value, mask):
+        return attend(query, key, value, mask[None, None], scale=0.5)
+
+    def score(query, key, value, mask):
+        return jnp.sum(result(query, key, value, mask).astype("float32") ** 2)
+
+    def one_by_one(function, out_axes):
+        def of_step(query, mask):
+            return function(query[:, None], key, value, mask[None])
+
+        return jax.vmap(of_step, (1, 0), out_axes)(query, mask)
+
+    y, slopes = (f(query, key, value, mask) for f in (result, jax.grad(score, (0, 1, 2))))
+    assert not np.asarray(y[:, 6], "float32").any()
+    close = {"atol": 1e-6} if dtype == "float32" else {"rtol": 2e-2, "atol": 2e-2}
+    steps = one_by_one(result, 1)[:, :, 0]
+    np.testing.assert_allclose(*(np.asarray(x, "float32") for x in (steps, y)), **close)
+    of_steps = one_by_one(jax.grad(score, (0, 1, 2)), (1, 0, 0))
+    parts = of_steps[0][:, :, 0], *(x.astype("float32").sum(0) for x in of_steps[1:])
+    for part, whole in zip(parts, slopes, strict=True):
+        close = {"atol": 1e-5} if dtype == "float32" else {"rtol": 5e-2, "atol": 1e-1}
+        np.testing.assert_allclose(*(np.asarray(x, "float32") for x in (part, whole)), **close)
+
+
+def test_no_keys():
+    for queries in (1, 2):
+        key = jnp.ones((1, 0, 2, 4))
+        assert not attend(jnp.ones((1, queries, 2, 4)), key, key).any()
+
+
 SEGMENTS = np.repeat(np.array([[1, 2, 0], [1, 1, 2]], "int32"), LENGTH // 3, axis=1)
 
 
