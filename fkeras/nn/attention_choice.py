@@ -135,8 +135,8 @@ def dot_product_attention(
 
     Raises:
         ValueError: if an array does not have four axes, if the number of heads is not a multiple
-            of the number of groups, if the fused kernel does not support the call, and for sinks of another shape
-            or beside `empty_rows="keras"`.
+            of the number of groups, if the fused kernel does not support the call, and for sinks of another shape,
+            beside `flash_attention=True` or `empty_rows="keras"`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -230,10 +230,11 @@ def _check_sinks(
     sinks: jax.Array, query: jax.Array, flash_attention: bool | None, empty_rows: str
 ) -> None:
     where = "dot_product_attention: sinks"
-    if sinks.shape != (query.shape[2],):
+    is_real = jnp.issubdtype(sinks.dtype, jnp.floating) or jnp.issubdtype(sinks.dtype, jnp.integer)
+    if sinks.shape != (query.shape[2],) or not is_real:
         raise ValueError(
-            f"{where}: expected one number for each of {query.shape[2]} query heads, received the shape "
-            f"{sinks.shape}. Give an array of shape ({query.shape[2]},)."
+            f"{where}: expected one number for each of {query.shape[2]} query heads, received {sinks.dtype} "
+            f"{sinks.shape}. Give an array of floats of shape ({query.shape[2]},)."
         )
     if flash_attention:
         raise ValueError(

@@ -281,6 +281,7 @@ def test_json_round_trip_of_graphs_of_operations():
         (lambda x: ops.fft(x), "pair of arrays"),
         (lambda x: ops.dot_product_attention(x, x, x, attn_logits_soft_cap=1.0), "soft_cap"),
         (lambda x: _sinks(x, np.ones(3, "float32")), r"each of 1 query heads.*\(3,\)"),
+        (lambda x: _sinks(x, np.ones(1, "complex64")), r"each of 1 query heads.*complex64 \(1,\)"),
         (lambda x: _sinks(x, x[0, :1], flash_attention=True), "fused kernel has no sinks"),
         (lambda x: _sinks(x, x[0, :1], empty_rows="keras"), "expected empty_rows='zeros'"),
         (lambda x: ops.image.elastic_transform(x[None, :, :, None]), "received None"),

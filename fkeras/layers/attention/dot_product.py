@@ -35,6 +35,8 @@ from fkeras.nn.attention_choice import attention, is_flash_available
 from fkeras.nn.attention_kernels import Call, Pairs
 from fkeras.nn.numerics.axes import format_shape
 
+_TO_HEADS = "Project to heads with EinsumDense, or for one head add an axis: x[:, :, None, :]."
+
 
 class DotProductAttention(fk.KeepsTokens, fk.Layer):
     """Computes `softmax(scale * query @ key) @ value` for each head; its only weights are sinks.
@@ -73,7 +75,7 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
         seed: takes the place of the layer's name in the key of each call, so that layers with equal
             seeds draw equally; None for the name.
         use_sinks: whether each head has an attention sink: one more logit, a weight, which counts in the sum of
-            the softmax and has no value. JAX's splash attention computes sinks, cuDNN does not.
+            the softmax and has no value. JAX's splash attention supports sinks, cuDNN does not.
         sinks_initializer: draws the sinks.
 
     Call:
@@ -133,6 +135,11 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
         return self.__dict__.get("_built", False) or not self.use_sinks
 
     def build(self, key: jax.Array, query: fk.SpecLike, *others: fk.Tree) -> Self:
+        if self.use_sinks and len(query.shape) != 4:
+            raise fk.FKerasError(
+                f"{self._where}: expected a query of shape (b, t, heads, d), with a sink for each head, received "
+                f"{format_shape(query.shape)}. {_TO_HEADS}"
+            )
         return self.with_weights(key, sinks=query.shape[2:3] if self.use_sinks else None)
 
     # -- calls --------------------------------------------------------------------------------
@@ -217,7 +224,7 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
         if not query.ndim == key.ndim == value.ndim == 4:
             raise fk.FKerasError(
                 f"{self._where}: expected query, key and value of shape (b, t, heads, d), {received}. "
-                "Project them with EinsumDense, or for one head add an axis: x[:, :, None, :]."
+                f"{_TO_HEADS}"
             )
         if (
             not _equal(query.shape[0], key.shape[0], value.shape[0])
@@ -235,10 +242,10 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
                 f"{self._where}: expected a number of query heads divisible by the number of key heads, "
                 f"received {heads} and {groups}. Give a number of key heads that divides {heads}."
             )
-        if self.sinks is not None and heads != self.sinks.shape[0]:
+        if self.sinks is not None and self.sinks.shape != (heads,):
             raise fk.FKerasError(
-                f"{self._where}: expected {self.sinks.shape[0]} query heads, one for each sink, received "
-                f"{shapes[0]}."
+                f"{self._where}: expected one sink for each query head, received sinks "
+                f"{format_shape(self.sinks.shape)} and query {shapes[0]}. Build the layer for {heads} heads."
             )
         if positions is None:
             return

@@ -137,8 +137,12 @@ def test_sinks_have_the_role_of_heads():
     layer = layer.build(KEY, X, X, X)
     assert layer.sinks.tolist() == [1, 1, 1, 1]
     assert weight_axis_roles(layer) == {"sinks": ("heads",)}
-    with pytest.raises(fk.FKerasError, match="expected 4 query heads, one for each sink.*2, 8"):
+    with pytest.raises(fk.FKerasError, match=r"one sink for each query head.*\(4,\).*2, 8"):
         layer(X[:, :, :2], X[:, :, :2], X[:, :, :2])
+    with pytest.raises(fk.FKerasError, match=r"one sink for each query head.*\(4, 1\)"):
+        layer.replace(sinks=np.zeros((4, 1), "float32"))(X, X, X)
+    with pytest.raises(fk.FKerasError, match=r"a query of shape.*received.*\(2, 8\).*EinsumDense"):
+        layers.DotProductAttention(use_sinks=True).build(KEY, (2, 8), (2, 8), (2, 8))
     assert layers.DotProductAttention().build(KEY, X, X, X).sinks is None
 
 
