@@ -32,7 +32,7 @@ class ValuesByCall(dict):
     __slots__ = ()
 
     def _keys_of(self, name: object) -> list[str]:
-        return [key for key in self if _CALL.sub("", key) == name]
+        return [key for key in self if _name_of(key) == name]
 
     def __missing__(self, name: object) -> Any:
         keys = self._keys_of(name)
@@ -43,10 +43,9 @@ class ValuesByCall(dict):
                 f"values of a probe: {name!r} has the values of {len(keys)} calls. Write one of the "
                 f"keys: {_listed(keys)}."
             )
-        names = [*self, *(_CALL.sub("", key) for key in self)]
+        near = suggest(name, [*self, *map(_name_of, self)]) if isinstance(name, str) else ""
         raise MissingNameError(
-            f"values of a probe: there is no value {name!r:.80}.{suggest(str(name), names)} Existing keys "
-            f"are: {_listed(self)}."
+            f"values of a probe: there is no value {name!r:.80}.{near} Existing keys are: {_listed(self)}."
         )
 
     def __contains__(self, name: object) -> bool:
@@ -69,7 +68,12 @@ def plain_dicts(tree: Tree) -> Tree:
     return jax.tree.map(plain, tree, is_leaf=lambda value: isinstance(value, ValuesByCall))
 
 
-def _listed(keys: Iterable[str]) -> str:
+def _name_of(key: Any) -> Any:
+    # users may add keys of other types
+    return _CALL.sub("", key) if isinstance(key, str) else key
+
+
+def _listed(keys: Iterable[object]) -> str:
     texts = [repr(key) for key in keys]
     return ", ".join(texts[:_SHOWN]) + (", ..." if len(texts) > _SHOWN else "")
 

@@ -32,6 +32,7 @@ def test_names_of_one_value(name, value):
         ("n/x:2", "no value 'n/x:2'. Did you mean 'n/c:2'"),
         ("d", "no value 'd'"),
         (0, "no value 0. Existing keys are: 'b_ib-0', 'a_ib-1'"),
+        (None, "no value None. Existing"),
     ],
 )
 def test_other_names_name_the_keys(name, message):
@@ -39,6 +40,13 @@ def test_other_names_name_the_keys(name, message):
     with pytest.raises(KeyError) as caught:
         _ = VALUES[name]
     assert message in str(caught.value)
+
+
+def test_keys_of_users():
+    values = ValuesByCall({**VALUES, 3: 6})
+    assert values["b"] == 1 and values[3] == 6 and "x" not in values
+    with pytest.raises(KeyError, match="no value 'x'.*, 3"):
+        _ = values["x"]
 
 
 def test_the_leaves_are_those_of_a_dictionary():
