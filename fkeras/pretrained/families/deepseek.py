@@ -13,6 +13,7 @@ from fkeras.pretrained.blocks.encoder_blocks import causal
 from fkeras.pretrained.blocks.projections import from_heads, gated_mlp, to_heads
 from fkeras.pretrained.families import llama
 from fkeras.pretrained.families.llama import LlamaConfig
+from fkeras.pretrained.families.mixtral import check_choice
 from fkeras.pretrained.tables.config import factor, optional_positive, positive
 from fkeras.pretrained.tables.decoder_config import with_head
 from fkeras.pretrained.tables.decoder_rows import outer_rows
@@ -171,11 +172,9 @@ class DeepseekConfig(LlamaConfig):
                 f"DeepseekConfig: num_key_value_heads: expected num_attention_heads={self.num_attention_heads}, "
                 f"since latent vectors give each head its keys, received {self.key_heads}. Correct config.json."
             )
-        if self.num_experts_per_tok > self.n_routed_experts:
-            raise ValueError(
-                "DeepseekConfig: num_experts_per_tok: expected at most the number of experts, "
-                f"{self.n_routed_experts}, received {self.num_experts_per_tok}."
-            )
+        check_choice(
+            self.num_experts_per_tok, self.n_routed_experts, "DeepseekConfig: num_experts_per_tok"
+        )
         allowed = ("noaux_tc",) if self.is_third else ("greedy", "group_limited_greedy")
         if self.topk_method not in allowed:
             raise ValueError(

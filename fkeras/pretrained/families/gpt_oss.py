@@ -11,7 +11,7 @@ from fkeras.engine import FrozenDict, KerasTensor, Model, option
 from fkeras.host.containers.stored import Stored
 from fkeras.pretrained.families import llama
 from fkeras.pretrained.families.llama import LlamaConfig
-from fkeras.pretrained.families.mixtral import check_experts
+from fkeras.pretrained.families.mixtral import check_choice, check_experts
 from fkeras.pretrained.files.gguf import value
 from fkeras.pretrained.files.gguf_keys import decoder_keys
 from fkeras.pretrained.tables.config import epsilon, factor, positive
@@ -53,7 +53,8 @@ class GptOssConfig(LlamaConfig):
         num_experts_per_tok: number of experts to which the router sends a token.
         swiglu_limit: bound of the hidden numbers of an expert.
         swiglu_alpha: factor in the sigmoid of the gate.
-        layer_types: None for "sliding_attention" in the first, third and each second block from there.
+        layer_types: "sliding_attention" or "full_attention" for each block; None for "sliding_attention" in the
+            blocks 0, 2, 4, ...
         output_router_logits: whether training adds the load balancing loss.
         router_aux_loss_coef: factor of the load balancing loss.
 
@@ -137,11 +138,9 @@ class GptOssConfig(LlamaConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_experts_per_tok > self.num_local_experts:
-            raise ValueError(
-                "GptOssConfig: num_experts_per_tok: expected at most the number of experts, "
-                f"{self.num_local_experts}, received {self.num_experts_per_tok}."
-            )
+        check_choice(
+            self.num_experts_per_tok, self.num_local_experts, "GptOssConfig: num_experts_per_tok"
+        )
 
     @property
     def has_sinks(self) -> bool:

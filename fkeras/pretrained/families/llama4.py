@@ -14,6 +14,7 @@ from fkeras.pretrained.blocks.encoder_blocks import attention
 from fkeras.pretrained.blocks.projections import gated_mlp
 from fkeras.pretrained.families import llama
 from fkeras.pretrained.families.llama import LlamaConfig
+from fkeras.pretrained.families.mixtral import check_choice
 from fkeras.pretrained.tables.config import block_types, number, optional_positive, positive
 from fkeras.pretrained.tables.decoder_config import FULL
 from fkeras.pretrained.tables.decoder_rows import outer_rows
@@ -128,11 +129,9 @@ class Llama4Config(LlamaConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_experts_per_tok > self.num_local_experts:
-            raise ValueError(
-                "Llama4Config: num_experts_per_tok: expected at most the number of experts, "
-                f"{self.num_local_experts}, received {self.num_experts_per_tok}."
-            )
+        check_choice(
+            self.num_experts_per_tok, self.num_local_experts, "Llama4Config: num_experts_per_tok"
+        )
         if self.attention_chunk_size is None and _CHUNKED in (self.layer_types or ()):
             raise ValueError(
                 f"Llama4Config: attention_chunk_size: expected a number of positions for layer_types with {_CHUNKED!r}, "

@@ -63,6 +63,14 @@ def check_experts(where: str, mapping: Mapping[str, Any]) -> None:
         )
 
 
+def check_choice(chosen: int, experts: int, where: str) -> None:
+    """Raises an error for a token that goes to more experts than there are."""
+    if chosen > experts:
+        raise ValueError(
+            f"{where}: expected at most the number of experts, {experts}, received {chosen}. Correct config.json."
+        )
+
+
 class MixtralConfig(LlamaConfig):
     """Configuration of Mixtral, Qwen 2 MoE and Qwen 3 MoE; other fields are those of `LlamaConfig`.
 
@@ -178,11 +186,9 @@ class MixtralConfig(LlamaConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_experts_per_tok > self.num_local_experts:
-            raise ValueError(
-                "MixtralConfig: num_experts_per_tok: expected at most the number of experts, "
-                f"{self.num_local_experts}, received {self.num_experts_per_tok}."
-            )
+        check_choice(
+            self.num_experts_per_tok, self.num_local_experts, "MixtralConfig: num_experts_per_tok"
+        )
         if self.has_shared_expert and not self.shared_expert_intermediate_size:
             raise ValueError(
                 "MixtralConfig: shared_expert_intermediate_size: expected at least 1 for the shared expert of Qwen "
