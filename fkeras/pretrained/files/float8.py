@@ -39,11 +39,12 @@ _ROW = (1, sys.maxsize)
 
 
 def dequantized(checkpoint: Checkpoint, config: Any, dtype: DTypeLike | None = None) -> Checkpoint:
-    """Returns the checkpoint with floats in the place of codes and their scales, each computed when it is read.
+    """Returns the checkpoint with floats instead of codes and scales; each tensor is computed when it is read.
 
     Args:
         config: the value of the key `quantization_config`; with None the checkpoint is returned unchanged.
         dtype: dtype of these tensors; None for the most common dtype of the others, or bfloat16 without others.
+            With MXFP4, None is bfloat16.
 
     Raises:
         ValueError: for another kind of quantization, an unknown key, and scales that are missing or of another shape.
@@ -51,7 +52,9 @@ def dequantized(checkpoint: Checkpoint, config: Any, dtype: DTypeLike | None = N
     if not config:
         return checkpoint
     if not isinstance(config, Mapping):
-        raise ValueError(f"{KEY}: expected a mapping, received {describe_value(config)}.")
+        raise ValueError(
+            f"{KEY}: expected a mapping, received {describe_value(config)}. Correct config.json."
+        )
     method = config.get("quant_method")
     if not isinstance(method, str) or method not in _METHODS:
         raise ValueError(
@@ -113,11 +116,11 @@ def _floats(
     codes, scale = tensors[name], tensors[scale_name]
     shapes = {shape: block for block in blocks for shape in _scale_shapes(codes.shape, block)}
     if scale.shape not in shapes or scale.dtype.name not in COMPUTED:
-        expected = " or ".join(map(str, shapes)) or "no blocks, which a tensor of one axis lacks,"
+        fitting = " or ".join(map(str, shapes))
+        expected = f"a scale of floats {fitting}" if fitting else "8-bit floats with two axes"
         raise ValueError(
-            f"{scale_name}: expected floats of shape {expected} for {name} {codes.shape}, since {KEY} names these "
-            f"blocks, received {scale.dtype.name} {scale.shape}. Correct {KEY} in config.json, or download the "
-            "folder again."
+            f"{scale_name}: expected {expected} for the blocks of {KEY}, received {codes.dtype.name} {codes.shape} and "
+            f"the scale {scale.dtype.name} {scale.shape}. Correct {KEY} in config.json, or download the folder again."
         )
     block = shapes[scale.shape]
 
@@ -157,9 +160,9 @@ def dequantize(codes: np.ndarray, scale: np.ndarray, block: Block, dtype: DTypeL
     """
     numbers = np.arange(256, dtype=np.uint8).view(codes.dtype).astype(np.float32)
     out = np.empty(codes.shape, dtype)
-    shape = (-1, *codes.shape[-2:]) if codes.ndim > 1 else (1, 1, codes.size)
-    matrices, targets = codes.reshape(shape), out.reshape(shape)
-    count, height, width = matrices.shape
+    *others, height, width = np.atleast_2d(codes).shape
+    count = math.prod(others)
+    matrices, targets = (array.reshape(count, height, width) for array in (codes, out))
     rows, columns = (max(min(pair), 1) for pair in zip(block or _ROW, (height, width), strict=True))
     grids = scale.astype(np.float32)
     grids = (
@@ -212,7 +215,8 @@ def _compressed_tensors(config: Mapping[str, Any]) -> tuple[Block, ...]:
             continue
         if not isinstance(weights, Mapping):
             raise ValueError(
-                f"{where}: {name}: weights: expected a mapping, received {describe_value(weights)}."
+                f"{where}: {name}: weights: expected a mapping, received {describe_value(weights)}. "
+                "Correct config.json."
             )
         for key, expected in (("num_bits", 8), ("type", "float"), ("symmetric", True)):
             if weights.get(key, expected) != expected:

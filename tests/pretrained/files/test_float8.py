@@ -47,6 +47,11 @@ def test_codes_times_scales(block, shape, monkeypatch):
     np.testing.assert_array_equal(half, expected.astype(ml_dtypes.bfloat16))
 
 
+def test_no_rows():
+    codes, scale = np.zeros((0, 3), float8_folders.CODES), np.zeros((0, 1), "float32")
+    assert dequantize(codes, scale, (2, 3), "float32").shape == (0, 3)
+
+
 def test_all_codes_and_overflow():
     codes = np.arange(256, dtype=np.uint8).view(float8_folders.CODES)
     ours = dequantize(codes, np.float32([1.0]), None, "float32")
@@ -137,11 +142,11 @@ def changed(tensors, **changes):
         ),
         (
             {"_scale_inv": np.ones((3, 3), "float32")},
-            r"weight_scale_inv: expected floats of shape \(3, 4\) for .*\(48, 32\).*received float32 \(3, 3\)",
+            r"weight_scale_inv: expected a scale of floats \(3, 4\) .*\(48, 32\) .*scale float32 \(3, 3\)",
         ),
-        ({"_scale_inv": np.ones((3, 4), "int32")}, r"received int32 \(3, 4\)"),
+        ({"_scale_inv": np.ones((3, 4), "int32")}, r"the scale int32 \(3, 4\)"),
         ({"": np.ones((48, 32), "float32")}, "not in the model: .*weight_scale_inv"),
-        ({"": np.ones(48, float8_folders.CODES)}, "expected floats of shape no blocks"),
+        ({"": np.ones(48, float8_folders.CODES)}, r"expected 8-bit floats with two axes .*\(48,\)"),
     ],
 )
 def test_damaged_scales_are_rejected(changes, message, tmp_path):
@@ -173,7 +178,7 @@ ERRORS = [
     ({**BLOCKS, "weight_block_size": [16, "8"]}, "weight_block_size"),
     (
         {**BLOCKS, "weight_block_size": None},
-        r"expected floats of shape \(\) or \(1,\) or \(.*, 1\)",
+        r"expected a scale of floats \(\) or \(1,\) or \(.*, 1\)",
     ),
     (
         {"quant_method": "compressed-tensors"},
