@@ -420,8 +420,9 @@ def allowed_part(mask: Mask, query: jax.Array, key: jax.Array, take: Take) -> ja
 def band_and_segments(masks: Sequence[Mask]) -> tuple[Reach, Any, int | None] | None:
     """Returns reach, segment ids and chunk of the conjunction of masks; None if the masks have no such form.
 
-    A query attends to the keys within reach that have its id, but for keys of the id 0, or that are in its
-    chunk. The ids are None for a single segment, the number of positions of a chunk is None for one chunk.
+    A query attends to the keys within reach that have its segment id, unless this id is 0, and that are in its
+    chunk. The ids are None for a single segment, and the size of a chunk is None without chunks. Masks with both
+    have no such form.
     """
     reach, ids, chunk = _ALL, None, None
     parts = [part for mask in masks for part in (mask.masks if type(mask) is And else (mask,))]

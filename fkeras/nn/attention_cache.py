@@ -94,7 +94,8 @@ def row_segments(positions: jax.Array, chunk: int | None = None) -> jax.Array:
 
     Args:
         positions: integers (b, t).
-        chunk: number of positions; each chunk of so many positions of a text then has a number of its own.
+        chunk: number of positions of a chunk, as in `fk.masks.Chunk`; each chunk of a text then counts as a segment.
+            None to count texts alone.
     """
     steps = jnp.arange(positions.shape[1])
     present = positions >= 0

@@ -86,7 +86,7 @@ class Pairs(NamedTuple):
 class Call:
     """The static description of a call: a parameter of the primitive.
 
-    The operands are query, key, value and the sinks (b, heads), then the arrays of the pairs.
+    The operands are query, key, value, with `has_sinks` the sinks (b, heads), then the arrays of the pairs.
 
     Attributes:
         band: as in `Pairs`.
@@ -107,18 +107,18 @@ class Call:
     has_sinks: bool = False
 
     @property
-    def heads(self) -> int:
+    def differentiable(self) -> int:
         """The number of operands with derivatives, which precede the arrays of the pairs."""
         return 3 + self.has_sinks
 
     @property
     def number(self) -> int:
         """The number of operands."""
-        return self.heads + 2 * self.has_ids + self.has_positions
+        return self.differentiable + 2 * self.has_ids + self.has_positions
 
     def pairs(self, operands: Sequence[Any]) -> Pairs:
         """Returns the pairs of a call with these operands."""
-        query_ids, key_ids = operands[self.heads :][:2] if self.has_ids else (None, None)
+        query_ids, key_ids = operands[self.differentiable :][:2] if self.has_ids else (None, None)
         positions = operands[self.number - 1] if self.has_positions else None
         return Pairs(self.band, query_ids, key_ids, positions)
 
@@ -210,7 +210,7 @@ def _by_blocks(*operands: jax.Array, call: Call, role: str) -> list[jax.Array]:
 
     A tangent takes those of query, key, value and sinks after the operands, gradients that of the value.
     """
-    heads, rest = operands[: call.heads], operands[call.number :]
+    heads, rest = operands[: call.differentiable], operands[call.number :]
 
     def value(
         query: jax.Array, key: jax.Array, value: jax.Array, sinks: jax.Array | None = None
@@ -247,7 +247,7 @@ def by_splash(
     # Pallas takes .1 s to import
     from jax.experimental.pallas.ops.tpu import splash_attention as splash
 
-    heads, pairs = operands[: call.heads], call.pairs(operands)
+    heads, pairs = operands[: call.differentiable], call.pairs(operands)
     query, key = heads[:2]
     (rows, length, count, _), keys = query.shape, key.shape[1]
     q_size, k_size = (min(_BLOCK, -(-n // _LANES) * _LANES) for n in (length, keys))
@@ -448,7 +448,7 @@ def _differentiate(
     primals: Any, tangents: Any, *, call: Call, role: str, jaxpr: Any, **_: Any
 ) -> Any:
     if role == "value":
-        own = map(ad.instantiate_zeros, tangents[: call.heads])
+        own = map(ad.instantiate_zeros, tangents[: call.differentiable])
         return _bind(call, role, *primals), _bind(call, "tangent", *primals, *own)
     # derivatives of higher order
     places = [n for n, tangent in enumerate(tangents) if type(tangent) is not ad.Zero]

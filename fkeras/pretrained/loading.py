@@ -108,8 +108,8 @@ def load(
     Args:
         path: the folder, the safetensors file in the folder, or a GGUF file.
         dtype: dtype or dtype policy of all layers, such as "float32" or "mixed_bfloat16". By default
-            the model has the dtype of the checkpoint; weights that are 8-bit floats with scales become
-            floats of the dtype of its other weights.
+            the model has the dtype of the checkpoint. Weights that are 8-bit floats with scales become
+            floats of the dtype of the other weights, and MXFP4 becomes bfloat16.
         mesh: mesh of the devices, as in `fk.Trainer`.
         sharding: sharding of the weights on the mesh, as in `fk.Trainer`.
         quantize: "int8", "int4" or another quantization without samples, as for `fk.quantize`, whose result

@@ -68,7 +68,7 @@ def open_source(
     Args:
         ignore_keys: keys of the configuration to skip.
         part: "text" for the language model of a folder with images.
-        dtype: dtype of the tensors that a folder holds as 8-bit floats; None for that of its other tensors.
+        dtype: dtype of the tensors that a folder holds as codes with scales; None as in `dequantized`.
 
     Raises:
         FileNotFoundError: for a missing folder or file.

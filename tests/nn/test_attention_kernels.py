@@ -36,7 +36,7 @@ def _heads(queries=LENGTH, keys=LENGTH):
 
 
 def _whole(*operands, call):
-    heads = operands[: call.heads]
+    heads = operands[: call.differentiable]
 
     def value(query, keys, values, sinks=None):
         mask = call.mask_of(operands, whole)

@@ -145,8 +145,8 @@ class Layer(Traits):
 
             Args:
                 key: a PRNG key; each weight derives its own key by name.
-                specs: a spec, array or shape for each input; in a model, None for an argument by
-                    position that is no array, such as a string.
+                specs: a spec, array or shape for each input; in a model, None for a
+                    positional argument that is not an array, such as a string.
 
             Raises:
                 FKerasError: if a class declares weights, has none of them, and no `build` of its own.

@@ -172,7 +172,7 @@ def as_specs(tree: Tree) -> Tree:
 
 
 def argument_specs(tree: Tree) -> Tree:
-    """Returns the specs of the arguments of a call; None in the places of values that are no arrays.
+    """Returns the specs of the arguments of a call, and None for values that are not arrays.
 
     Unlike in `as_specs`, a tuple of integers is a structure of numbers and not a shape.
 

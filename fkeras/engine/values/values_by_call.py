@@ -58,7 +58,7 @@ class ValuesByCall(dict):
 
 
 def plain_dicts(tree: Tree) -> Tree:
-    """Returns a tree with a dictionary in the place of each `ValuesByCall`, for programs without fkeras."""
+    """Returns a tree with a plain dictionary for each `ValuesByCall`: exported programs run without fkeras."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, ValuesByCall):

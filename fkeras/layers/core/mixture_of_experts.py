@@ -41,10 +41,10 @@ class MixtureOfExperts(fk.Layer):
         weighted_inputs: whether the probabilities multiply the inputs of the chosen experts, as in Llama 4, instead of
             their outputs.
         use_bias: whether biases are added to the logits of the router, and to the three products of an expert.
-        limit: bound of the hidden numbers: `x @ gate_kernel` is at most `limit`, and `x @ up_kernel` between `-limit`
-            and `limit`; None for no bound.
+        limit: bound of the two hidden products, after their biases: `x @ gate_kernel` becomes at most `limit`, and
+            `x @ up_kernel` is clipped to `-limit` and `limit`; None for no bound.
         gate_scale: factor `a` of the activation, `activation(a * y) / a`: `y * sigmoid(a * y)` for "silu".
-        up_offset: number that is added to `x @ up_kernel`, after `limit`.
+        up_offset: number that is added to `x @ up_kernel` after its bias and `limit`.
 
     Shapes:
         (b, ..., d) -> (b, ..., d); router_kernel (d, e), gate_kernel and up_kernel (e, d, f),

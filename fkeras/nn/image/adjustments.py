@@ -148,7 +148,7 @@ def adjust_hue(
     spread = value - low
     # hues in sixths, times the spread: no denominator is 0 for grey pixels, which count as hue 0
     scale = jnp.where(spread > 0, spread, 1)
-    # for a channel whose pixel has its largest value in this channel, in the next, in the third one
+    # the new hue minus the hue of a channel, without `turn`: the largest channel is this one, the next, the third
     angles = [jnp.mod(6 * _amount(delta, images) + 3 + start, 6) - 3 for start in (0, 2, 4)]
 
     def channel(hue: int) -> jax.Array:
@@ -156,7 +156,7 @@ def adjust_hue(
         same, next_start = start == hue, (hue + 2) % 6
         angle = jnp.where(same, angles[0], jnp.where(start == next_start, angles[1], angles[2]))
         ahead = angle * scale + turn >= 0
-        # at the ends of each piece, the piece of a slightly larger hue, as in `hexagon`
+        # where two linear pieces meet, the gradient is that at a slightly larger hue, as in `hexagon`
         rest = 2 * scale - jnp.abs(angle * scale + turn)
         is_whole = jnp.where(ahead, rest > scale, rest >= scale)
         is_none = jnp.where(ahead, rest <= 0, rest < 0)

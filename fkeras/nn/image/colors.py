@@ -121,8 +121,8 @@ def rgb_to_hsv(images: Numbers, data_format: str | None = None) -> jax.Array:
 def hexagon(red: jax.Array, green: jax.Array, blue: jax.Array) -> tuple[jax.Array, ...]:
     """Returns `(value, low, start, turn)`, for which the hue in sixths is `start + turn / (value - low)`.
 
-    Of equal channels, all results follow the same one: that of a slightly larger hue. Results of
-    `jnp.maximum` would have the mean of both gradients, and the hue that of one of them.
+    Where two channels are equal, all results have the gradient at a slightly larger hue. With `jnp.maximum`,
+    `value` would have the mean of the gradients on both sides, and the hue the gradient on one side.
 
     Returns:
         The largest and the smallest channel, the hue of the largest (0, 2 or 4), and the difference

@@ -22,7 +22,7 @@ _VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0,
 
 
 def decoded(tensors: Mapping[str, Stored], dtype: DTypeLike | None = None) -> dict[str, Stored]:
-    """Returns tensors of floats in the place of blocks and scales, each computed when it is read.
+    """Returns tensors of floats instead of blocks and scales; each tensor is computed when it is read.
 
     Args:
         dtype: dtype of these tensors; None for bfloat16, which holds all numbers exactly.
@@ -63,15 +63,16 @@ def _stored(name: str, blocks: Stored, scales: Stored | None, dtype: np.dtype) -
 
 def _decode(blocks: Stored, scales: Stored, dtype: np.dtype) -> np.ndarray:
     codes, exponents = np.asarray(blocks.read()), np.asarray(scales.read())
-    # the two numbers of each byte as one of 64 bits; 2.0**-127 .. 2.0**127, and 255 stands for NaN
+    # the pair of float32 numbers of each byte, as one number of 64 bits for one look-up
     values, byte = np.array(_VALUES, "float32"), np.arange(256)
     pairs = np.stack([values[byte & 15], values[byte >> 4]], axis=1).view("uint64")[:, 0]
+    # 2.0**-127 to 2.0**127; the exponent 255 stands for NaN
     powers = np.append(np.ldexp(np.float32(1), np.arange(-127, 128)), np.float32(np.nan))
     experts, rows, count, _ = codes.shape
     result = np.empty((experts, rows, 2 * _BYTES * count), dtype)
-    # an infinite number: the loader reports weights that are not finite
+    # no warning of infinite numbers: the loader reports weights that are not finite
     with np.errstate(over="ignore", invalid="ignore"):
-        # float32 numbers of one expert after the other
+        # the float32 numbers of one expert at a time
         for own, code, exponent in zip(result, codes, exponents, strict=True):
             numbers = pairs[code].view("float32")
             numbers *= powers[exponent][..., None]

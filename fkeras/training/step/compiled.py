@@ -31,7 +31,7 @@ class Compiled:
         """Calls the function that suits the arguments.
 
         Args:
-            key: a value that is the same for arguments of the same shapes; other values trace again.
+            key: equal for arguments of equal shapes. A new key chooses anew, which traces the function.
         """
         choice = _choice_of(self, key)
         if choice.function is None:
@@ -39,7 +39,7 @@ class Compiled:
         try:
             return choice.function(*arguments)
         except ValueError as error:
-            # inside of a transformation, the outer program has the options
+            # inside of a transformation, XLA takes the options of the outer program alone
             if choice.function is self.by_default or "top-level" not in str(error):
                 raise
         return self.by_default(*arguments)
@@ -57,7 +57,7 @@ class _Choice:
     function: jax.stages.Wrapped | None = None
 
 
-# Cached: the choice for a key, which the first call makes.
+# Cached: the first call with a key chooses the function for all calls with this key.
 @functools.lru_cache(maxsize=256)
 def _choice_of(compiled: Compiled, key: Hashable) -> _Choice:
     return _Choice()
