@@ -106,7 +106,7 @@ def adjust_saturation(
 
     Args:
         images: floating array (b, h, w, 3) or (h, w, 3), or with the channels before h.
-        factor: 0 for grayscale images, 1 for no change.
+        factor: 0 or less for grayscale images, 1 for no change.
 
     Returns:
         An array like `images`.
@@ -116,7 +116,7 @@ def adjust_saturation(
     channels = jnp.split(images, 3, axis=axis)
     value, low, _, _ = hexagon(*channels)
     # without the hue, so that equal channels stay equal and have the gradient of an adjacent branch
-    spread, factor = value - low, _amount(factor, images)
+    spread, factor = value - low, jnp.maximum(_amount(factor, images), 0)
     is_pure, scale = (spread > 0) & (factor * spread > value), jnp.where(spread > 0, spread, 1)
     # Two formulas, each exact at its ends, and no `jnp.minimum` of numbers that differ by rounding: XLA
     # may compute such numbers twice, and then the gradient follows both or neither.

@@ -63,3 +63,5 @@ def test_pure_colors_stay_in_the_range():
     assert saturated.mean() > 0.5
     np.testing.assert_array_equal(pure.min(-1)[saturated], 0)
     np.testing.assert_array_equal(pure.max(-1), x.max(-1))
+    grey = adjust_saturation(x, -1.0, (0, 1))
+    np.testing.assert_array_equal(grey, np.broadcast_to(x.max(-1, keepdims=True), x.shape))
