@@ -66,6 +66,6 @@ def _reach(windows: Any) -> int:
 
 
 def _product_bytes(windows: Any, kernel: Any, y: Any) -> int:
-    """Returns the bytes of the matrices for one row of the batch."""
+    """Estimates the bytes of the matrices for one row of the batch; the limits are measured with this estimate."""
     columns = windows.sizes[1] * kernel.shape[-2] + windows.sizes[0] * kernel.shape[-1]
     return (y.shape[1] + _reach(windows)) * y.shape[2] * columns * kernel.dtype.itemsize
