@@ -123,7 +123,7 @@ class Llama3(Scaling):
         low_freq_factor: wavelengths above `original_max_position_embeddings / low_freq_factor` are low
             frequencies.
         high_freq_factor: wavelengths below `original_max_position_embeddings / high_freq_factor` are
-            high frequencies. Where both factors are equal, as in Llama 4, no frequency is between.
+            high frequencies. If both factors are equal, as in Llama 4, no frequencies lie between them.
         original_max_position_embeddings: number of positions of the training.
 
     Example:

@@ -17,7 +17,7 @@ import numpy as np
 
 # rows of codes in a sum: the lines of more rows exceed the first cache
 _ROWS = 16
-# XLA converts the codes of so many rows where the sum reads them, and those of more rows in memory
+# rows of codes that XLA converts within a sum; the converted codes of more rows would go to memory
 _FUSED = 8
 # inputs in a step of the loop, if all inputs have the same scales
 _BLOCK = 128
@@ -28,7 +28,7 @@ _LANES = 16
 
 
 def fits_columns(x: jax.Array, codes: jax.Array, block: int | None) -> bool:
-    """Returns whether `column_product` computes x (b, i) with codes (i, o / 2) in less time than others."""
+    """Returns whether `column_product` computes x (b, i) with codes (i, o / 2) faster than dequantization."""
     unit = math.gcd(len(codes), block or _BLOCK)
     return len(x) <= 4 and unit % _ROWS == 0 and len(codes) > unit
 
@@ -48,7 +48,9 @@ def column_product(
         zero: zero points (groups, o); None for a single group.
         block: the number of inputs of a group.
     """
-    x, codes = jax.lax.optimization_barrier((x, codes))  # no loop shall keep converted codes
+    x, codes = jax.lax.optimization_barrier(
+        (x, codes)
+    )  # otherwise a decoding loop keeps converted codes
     (batch, size), columns, block = x.shape, codes.shape[1], block or _BLOCK
     # a step of the loop has inputs with the same scales, which may be those of the next step too
     unit = math.gcd(size, block)
@@ -105,7 +107,7 @@ def _lanes(codes: jax.Array, block: int | None) -> int:
 
 
 def fits_rows(x: jax.Array, codes: jax.Array, block: int | None) -> bool:
-    """Returns whether `row_product` computes x (b, i) with codes (o, i / 2) in less time than others."""
+    """Returns whether `row_product` computes x (b, i) with codes (o, i / 2) faster than dequantization."""
     # the sum of a whole row is one computation, whose compilation takes seconds for more bytes
     fits = not (block or 0) % 2 and _lanes(codes, block) == _LANES
     return fits and len(x) <= 8 and codes.shape[1] <= 4096
@@ -180,9 +182,9 @@ def _cut(array: jax.Array, start: jax.Array, axis: int) -> jax.Array:
 def _looped(
     term: Callable[[jax.Array], jax.Array], count: int, most: int, start: jax.Array
 ) -> jax.Array:
-    """Returns the sum of start and of terms, at most so many of which a step of a loop adds.
+    """Returns `start` plus the terms 0 to `count - 1`; a step of a loop adds at most `most` terms.
 
-    XLA computes what the loop reads once, outside of the loop; without a loop each term would compute it.
+    XLA computes the arrays that the loop reads once, before the loop. Without a loop each term would compute them.
     """
     most = next(n for n in range(max(1, min(count // 2, most)), 0, -1) if count % n == 0)
 
@@ -202,6 +204,6 @@ def _group_sums(x: jax.Array, size: int, axis: int) -> jax.Array:
 
 
 def _sum(terms: Sequence[jax.Array]) -> jax.Array:
-    """Returns the sum of terms as that of four sums, whose additions do not wait for each other."""
+    """Adds the terms in four independent sums, which the processor computes at the same time."""
     sums = [functools.reduce(operator.add, terms[n::4]) for n in range(min(4, len(terms)))]
     return functools.reduce(operator.add, sums)

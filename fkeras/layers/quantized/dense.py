@@ -310,7 +310,7 @@ class QuantizedDense(Quantized):
         if self.g_idx is not None and self.has_packed_codes:
             scale = checked_scale(scale, self.g_idx, block, axis=0)
         leading, form = x.shape[:-cut], PackedProduct(block, "outputs", 1)
-        rows = x.reshape(*leading, math.prod(shape[:cut]))  # also of no rows
+        rows = x.reshape(*leading, math.prod(shape[:cut]))  # -1 would have no value without rows
         y = packed_product(form, rows, self.kernel, scale, zero)
         return None if y is None else y.reshape(*leading, *shape[cut:])
 

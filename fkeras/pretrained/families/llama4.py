@@ -50,8 +50,8 @@ class Llama4Config(LlamaConfig):
             blocks with rotary positions.
         attn_temperature_tuning: whether queries at later positions are larger in blocks without rotary positions,
             by the factor `1 + attn_scale * log(1 + floor((position + 1) / floor_scale))`.
-        floor_scale: number of positions after which that factor grows.
-        attn_scale: weight of that logarithm.
+        floor_scale: number of positions over which this factor is constant.
+        attn_scale: weight of the logarithm.
 
     Example:
         >>> import fkeras as fk
@@ -239,7 +239,7 @@ def names(config: Llama4Config) -> tuple[Row, ...]:
 
 
 def unpacked(config: Llama4Config) -> tuple[Row, ...]:
-    """Returns the table of names of quantized folders, which hold the kernels of each expert alone."""
+    """Returns the table of names of quantized folders, which have a tensor for each kernel of each expert."""
     count, stack = config.num_local_experts, Stack(Transpose())
     tensors = {n: f"{_TENSORS}{{e}}.{n}_proj.weight" for n in _PARTS}
     kernels = (Row(tensors[n], f"{_EXPERTS}{n}_kernel", stack, experts=count) for n in _PARTS)
