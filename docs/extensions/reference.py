@@ -36,6 +36,7 @@ ONLY_HERE = (
     "Positions",
     "QuantizedDense",
     "QuantizedEmbedding",
+    "QuantizedMixtureOfExperts",
     "RelativePositionBias",
     "RotaryEmbedding",
     "SinePositionEncoding",

@@ -168,6 +168,9 @@ from fkeras.layers.preprocessing.spectrogram import STFTSpectrogram as STFTSpect
 from fkeras.layers.quantized.dense import Float8Dense as Float8Dense
 from fkeras.layers.quantized.dense import QuantizedDense as QuantizedDense
 from fkeras.layers.quantized.embedding import QuantizedEmbedding as QuantizedEmbedding
+from fkeras.layers.quantized.experts import (
+    QuantizedMixtureOfExperts as QuantizedMixtureOfExperts,
+)
 from fkeras.layers.recurrent.bidirectional import Bidirectional as Bidirectional
 from fkeras.layers.recurrent.cells import StackedRNNCells as StackedRNNCells
 from fkeras.layers.recurrent.conv_lstm import ConvLSTM1D as ConvLSTM1D

@@ -89,13 +89,41 @@ def balance(
     return experts * jnp.sum(shares * means)
 
 
+class ExpertKernels:
+    """Kernels of experts, and their products with rows.
+
+    Args:
+        kernels: array of shape (e, i, o).
+    """
+
+    def __init__(self, kernels: jax.Array):
+        self.kernels = kernels
+
+    @property
+    def experts(self) -> int:
+        """The number of experts."""
+        return self.kernels.shape[0]
+
+    def floats(self) -> jax.Array:
+        """Returns the kernels of all experts, (e, i, o)."""
+        return self.kernels
+
+    def of_rows(self, x: jax.Array, experts: jax.Array) -> jax.Array:
+        """Returns the product of each row of x (n, i) with the kernel of its expert, (n, o)."""
+        return jnp.einsum("nd,ndf->nf", x, jnp.take(self.kernels, experts, axis=0))
+
+    def of_groups(self, x: jax.Array, sizes: jax.Array) -> jax.Array:
+        """Returns the products (n, o) of rows sorted by expert, `sizes` (e,) of them for each expert."""
+        return compute(GroupedProduct(), x, self.kernels, sizes)
+
+
 def expert_products(
     x: jax.Array,
     weights: jax.Array,
     chosen: jax.Array,
-    gate: jax.Array,
-    up: jax.Array,
-    down: jax.Array,
+    gate: ExpertKernels,
+    up: ExpertKernels,
+    down: ExpertKernels,
     gated: Callable[[jax.Array, jax.Array], jax.Array],
     weighted_inputs: bool = False,
     biases: tuple[jax.Array, jax.Array, jax.Array] | None = None,
@@ -131,32 +159,31 @@ def expert_products(
         return y + (bias[None] if experts is None else jnp.take(bias, experts, axis=0))
 
     if not isinstance(rows, int):  # symbolic: the number of tokens of an exported program is open
-        experts = jax.nn.one_hot(chosen, gate.shape[0], dtype=x.dtype)
+        experts = jax.nn.one_hot(chosen, gate.experts, dtype=x.dtype)
         factors = jnp.sum(experts * weights[..., None].astype(x.dtype), axis=1)
-        first, second = (jnp.einsum("nd,edf->nef", x, kernel) for kernel in (gate, up))
+        first, second = (jnp.einsum("nd,edf->nef", x, kernel.floats()) for kernel in (gate, up))
         if weighted_inputs:
             first, second = first * factors[..., None], second * factors[..., None]
             factors = jnp.sum(experts, axis=1)
         hidden = gated(added(0, first), added(1, second)) * factors[..., None]
-        y = jnp.einsum("nef,efd->nd", hidden, down)
+        y = jnp.einsum("nef,efd->nd", hidden, down.floats())
         return y if biases is None else y + factors @ biases[2]
     copies = top_k
     if weighted_inputs:
         x = (x[:, None] * weights[..., None].astype(x.dtype)).reshape(rows, x.shape[-1])
         copies = 1
-    if rows <= gate.shape[0]:
+    if rows <= gate.experts:
         x, experts = jnp.repeat(x, copies, axis=0), expert_of_row
-        gate, up, down = (jnp.take(kernel, experts, axis=0) for kernel in (gate, up, down))
-        first, second = (jnp.einsum("nd,ndf->nf", x, kernel) for kernel in (gate, up))
+        first, second = (kernel.of_rows(x, experts) for kernel in (gate, up))
         hidden = gated(added(0, first, experts), added(1, second, experts))
-        y = added(2, jnp.einsum("nf,nfd->nd", hidden, down), experts)
+        y = added(2, down.of_rows(hidden, experts), experts)
     else:
         order = jnp.argsort(expert_of_row)
-        sizes = jnp.bincount(expert_of_row, length=gate.shape[0]).astype("int32")
-        x, product = jnp.take(x, order // copies, axis=0), GroupedProduct()
+        sizes = jnp.bincount(expert_of_row, length=gate.experts).astype("int32")
+        x = jnp.take(x, order // copies, axis=0)
         experts = None if biases is None else expert_of_row[order]
-        first, second = (compute(product, x, kernel, sizes) for kernel in (gate, up))
+        first, second = (kernel.of_groups(x, sizes) for kernel in (gate, up))
         hidden = gated(added(0, first, experts), added(1, second, experts))
-        y = added(2, compute(product, hidden, down, sizes), experts)[jnp.argsort(order)]
+        y = added(2, down.of_groups(hidden, sizes), experts)[jnp.argsort(order)]
     y = y.reshape(*chosen.shape, y.shape[-1])
     return jnp.sum(y if weighted_inputs else y * weights[..., None].astype(y.dtype), axis=1)

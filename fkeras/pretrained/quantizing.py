@@ -32,12 +32,23 @@ class Coding:
     def __init__(self, model: Model, quantization: Any):
         self.quantization = quantization
         self.model: Model = jax.eval_shape(lambda model: quantize(model, quantization), model)
-        coded = {path for path, layer in sublayers(self.model) if isinstance(layer, Quantized)}
+        coded = {
+            path: layer for path, layer in sublayers(self.model) if isinstance(layer, Quantized)
+        }
         self._layers = {path: layer for path, layer in sublayers(model) if path in coded}
         self.floats: dict[str, Any] = {}
         # by path of a weight, the path of its layer
         self._owners: dict[str, str] = {}
+        # by path of a weight with codes of its own, the quantized layer and the name of the weight
+        self._separate: dict[str, tuple[str, Quantized, str]] = {}
         for path, layer in self._layers.items():
+            coded_layer = coded[path]
+            if coded_layer.separate:
+                specs = specs_of(layer)
+                names = {join_path(path, name): name for name in coded_layer.separate}
+                self.floats |= {name_path: specs[name] for name_path, name in names.items()}
+                self._separate |= {p: (path, coded_layer, name) for p, name in names.items()}
+                continue
             names = {join_path(path, name): spec for name, spec in specs_of(layer).items()}
             self.floats |= names
             self._owners |= dict.fromkeys(names, path)
@@ -55,10 +66,17 @@ class Coding:
     def code(self, weights: dict[str, Any], paths: Iterable[str]) -> dict[str, jax.Array]:
         """Returns the codes of the layers that own weights at `paths`, by path, once all weights are read.
 
+        A kernel of a mixture of experts is coded without the other kernels of its layer.
+
         Args:
             weights: the weights that are read; the floats of these layers are removed.
         """
         codes = {}
+        for path in paths:
+            if path in self._separate:
+                owner, layer, name = self._separate[path]
+                for part, array in layer.codes(name, weights.pop(path)).items():
+                    codes[join_path(owner, part)] = jax.device_put(array)
         for owner in dict.fromkeys(self._owners[path] for path in paths if path in self._owners):
             layer = self._layers[owner]
             names = {name: join_path(owner, name) for name in specs_of(layer)}

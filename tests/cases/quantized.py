@@ -20,6 +20,10 @@ def _einsum(**options):
     return layers.EinsumDense("abde,dec->abc", (None, 5), bias_axes="c", **options)
 
 
+def _experts(**options):
+    return layers.MixtureOfExperts(4, 3, load_balancing=0.1, name="experts", **options)
+
+
 CASES = (
     Case(layers.QuantizedDense(_dense(), "int8"), ((2, 4, 5),)),
     Case(
@@ -65,6 +69,10 @@ CASES = (
         layers.QuantizedEmbedding(layers.ReversibleEmbedding(7, 3, False), _BLOCKS),
         ((2, 5, 3),),
         {"reverse": True},
+    ),
+    Case(layers.QuantizedMixtureOfExperts(_experts(), "int8"), ((2, 4, 6),), keras=False),
+    Case(
+        layers.QuantizedMixtureOfExperts(_experts(use_bias=True), _BLOCKS), ((2, 6),), keras=False
     ),
     Case(layers.MultiHeadAttention(2, 3, name="att", quantization="int8"), ((2, 4, 5), (2, 4, 5))),
 )

@@ -11,7 +11,7 @@ from tests.support.keras_oracle import keras, keras_rules
 EXEMPT = (
     "Lambda JaxLayer FlaxLayer Hashing HashedCrossing IntegerLookup StringLookup TextVectorization "
     # classes that Keras does not have
-    "MixtureOfExperts RelativePositionBias "
+    "MixtureOfExperts QuantizedMixtureOfExperts RelativePositionBias "
     "DotProductAttention Positions PositionEmbedding RotaryEmbedding SinePositionEncoding "
     "Bias LearnedTokens LogitScale MaskedPatches PatchSequence TokenTypes"
 ).split()

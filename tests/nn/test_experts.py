@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fkeras.nn.experts import balance, expert_products, route
+from fkeras.nn.experts import ExpertKernels, balance, expert_products, route
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(7, 5)).astype("float32")
@@ -37,7 +37,8 @@ def _dense(x, logits, kernels, top_k, renormalize):
 def _sparse(x, logits, kernels, top_k, renormalize):
     weights, chosen, _ = route(logits, top_k, renormalize)
     biases = kernels[3:] or None
-    return expert_products(x, weights, chosen, *kernels[:3], _gated, biases=biases)
+    gate, up, down = map(ExpertKernels, kernels[:3])
+    return expert_products(x, weights, chosen, gate, up, down, _gated, biases=biases)
 
 
 # one token has fewer rows than there are experts: the kernels in use are gathered
@@ -63,7 +64,8 @@ def test_values_and_gradients_equal_the_sum_over_all_experts(tokens, top_k, reno
 def test_weights_multiply_the_inputs(tokens, top_k):
     x, (gate, up, down) = X[:tokens], KERNELS
     weights, chosen, _ = route(LOGITS[:tokens], top_k, False, independent=True)
-    y = expert_products(x, weights, chosen, *KERNELS, _gated, True)
+    kernels = [ExpertKernels(kernel) for kernel in KERNELS]
+    y = expert_products(x, weights, chosen, kernels[0], kernels[1], kernels[2], _gated, True)
     for n, (tokens_of, experts) in enumerate(zip(np.asarray(weights), chosen, strict=True)):
         scaled = tokens_of[:, None] * x[n]
         pairs = zip(scaled, experts, strict=True)

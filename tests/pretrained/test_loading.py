@@ -186,6 +186,8 @@ def _float_bytes():
                 ("phi3", "int4", {}),
                 ("gpt2", "int8", {}),
                 ("bert", "int8", {}),
+                ("mixtral", "int4", {}),
+                ("qwen3_moe", "int8", {"dtype": "bfloat16"}),
             )
         ),
     ],

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.layers.common import authoring as fk
-from fkeras.nn.experts import balance, expert_products, route
+from fkeras.nn.experts import ExpertKernels, balance, expert_products, route
 from fkeras.nn.numerics.axes import format_shape
 
 
@@ -97,6 +97,7 @@ class MixtureOfExperts(fk.Layer):
     up_bias: jax.Array = fk.weight(prefix="bias", axes="ef")
     down_bias: jax.Array = fk.weight(prefix="bias", axes="ed")
 
+    _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(quantized_as="QuantizedMixtureOfExperts")
     supports_masking: ClassVar[bool] = True
     # the experts of a token depend on that token alone, although tokens are sorted by expert
     separate_positions: ClassVar[bool] = True
@@ -163,27 +164,8 @@ class MixtureOfExperts(fk.Layer):
         )
 
     def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
-        tokens = x.reshape(-1, x.shape[-1])
-        logits = tokens @ self.router_kernel
-        logits = logits if self.logit_bias is None else logits + self.logit_bias[None]
-        weights, chosen, probabilities = route(
-            logits,
-            self.top_k,
-            self.renormalize,
-            independent=self.router == "sigmoid",
-            bias=self.router_bias,
-            groups=self.groups,
-            top_groups=self.top_groups,
-        )
-        kernels = (self.gate_kernel, self.up_kernel, self.down_kernel)
-        biases = (self.gate_bias, self.up_bias, self.down_bias) if self.use_bias else None
-        arguments = tokens, weights, chosen, *kernels, self._gated
-        y = expert_products(*arguments, self.weighted_inputs, biases)
-        losses = ()
-        if self.load_balancing:
-            mask = self._token_mask(context.mask, x)
-            losses = (self.load_balancing * balance(probabilities, chosen, mask),)
-        return fk.Output(y.reshape(x.shape), losses=losses, mask=context.mask)
+        kernels = map(ExpertKernels, (self.gate_kernel, self.up_kernel, self.down_kernel))
+        return mixture(self, context, x, tuple(kernels))
 
     def _gated(self, gate: jax.Array, up: jax.Array) -> jax.Array:
         if self.limit is not None:
@@ -203,3 +185,30 @@ class MixtureOfExperts(fk.Layer):
             )
         shape = (*mask.shape, *(1,) * (x.ndim - 1 - mask.ndim))
         return jnp.broadcast_to(mask.reshape(shape), x.shape[:-1]).reshape(-1)
+
+
+def mixture(
+    layer: MixtureOfExperts, context: fk.Context, x: jax.Array, kernels: tuple[ExpertKernels, ...]
+) -> fk.Output:
+    """Computes the output of a layer with other kernels of the gates, of `up` and of `down` than its own."""
+    tokens = x.reshape(-1, x.shape[-1])
+    logits = tokens @ layer.router_kernel
+    logits = logits if layer.logit_bias is None else logits + layer.logit_bias[None]
+    weights, chosen, probabilities = route(
+        logits,
+        layer.top_k,
+        layer.renormalize,
+        independent=layer.router == "sigmoid",
+        bias=layer.router_bias,
+        groups=layer.groups,
+        top_groups=layer.top_groups,
+    )
+    biases = (layer.gate_bias, layer.up_bias, layer.down_bias) if layer.use_bias else None
+    gate, up, down = kernels
+    options = layer._gated, layer.weighted_inputs, biases
+    y = expert_products(tokens, weights, chosen, gate, up, down, *options)
+    losses = ()
+    if layer.load_balancing:
+        mask = layer._token_mask(context.mask, x)
+        losses = (layer.load_balancing * balance(probabilities, chosen, mask),)
+    return fk.Output(y.reshape(x.shape), losses=losses, mask=context.mask)

@@ -48,6 +48,8 @@ class Quantized(fk.Layer):
     modes: ClassVar[tuple[str, ...]] = ()
     #: classes that quantize the same layers with other modes
     siblings: ClassVar[tuple[type, ...]] = ()
+    #: names of float weights whose codes `codes` computes, each without the others; other weights stay floats
+    separate: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,8 +63,8 @@ class Quantized(fk.Layer):
         if self.quantization.mode not in self.modes:
             raise ValueError(
                 f"{class_name}: quantization: expected one of {', '.join(self.modes)}, received "
-                f"{self.quantization.mode!r}. Write fk.quantize(layer, "
-                f"{self.quantization.mode!r}), which selects the class."
+                f"{self.quantization.mode!r}. Write fk.quantize(layer, {self.quantization.mode!r}), which "
+                "selects the class, or another mode."
             )
         # sums of int8 products exceed float16's range already for a few inputs
         if self.quantization.mode == "int8" and self.layer.policy.compute_dtype == "float16":
@@ -154,6 +156,10 @@ class Quantized(fk.Layer):
 
     def encode(self, layer: Any) -> Self:
         """Returns a copy with the quantized weights of a built layer."""
+        raise NotImplementedError
+
+    def codes(self, name: str, weight: jax.Array) -> dict[str, Any]:
+        """Returns the codes of one weight of `separate`, and their scales and zero points, by name."""
         raise NotImplementedError
 
     def dequantize(self) -> fk.Layer:

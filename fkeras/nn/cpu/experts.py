@@ -37,18 +37,7 @@ class GroupedProduct(Form):
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         x, kernels, sizes = operands
-        rows, block = x.shape[0], _block(x.shape[0], sizes.shape[0])
-        # a block at the end of a group also computes the next rows, which later blocks replace
-        padded = jnp.pad(x, ((0, block), (0, 0)))
-        dtype = jnp.result_type(x, kernels)
-        y = jnp.zeros((rows + block, kernels.shape[2]), dtype)
-
-        def step(group: jax.Array, row: jax.Array, y: jax.Array) -> jax.Array:
-            kernel = jax.lax.dynamic_index_in_dim(kernels, group, keepdims=False)
-            part = jax.lax.dynamic_slice_in_dim(padded, row, block) @ kernel
-            return jax.lax.dynamic_update_slice_in_dim(y, part, row, 0)
-
-        return _loop(sizes, block, step, y)[:rows]
+        return _products(x, sizes, lambda group: _entry(kernels, group))
 
     def gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
         if number == 0:
@@ -70,6 +59,78 @@ class GroupedProduct(Form):
         # many blocks may be summed: in half precision their sum would lose digits
         total = jnp.zeros(spec.shape, wide_dtype(spec.dtype))
         return _loop(sizes, block, step, total).astype(spec.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class CodedGroupedProduct(Form):
+    """`x[row] @ kernel(*arrays[group of the row])`: operands x (m, d), sizes (g,) and arrays of g entries each.
+
+    CPUs compute the kernel of one group at a time, other platforms all kernels. The arrays have no derivative.
+
+    Args:
+        kernel: computes the kernel (d, f) of a group from its entries of the arrays.
+    """
+
+    linear: ClassVar[tuple[int, ...]] = (0,)
+    loops: ClassVar[bool] = True
+    together: ClassVar[bool] = True
+
+    kernel: Callable[..., jax.Array]
+
+    def default(self, *operands: jax.Array) -> jax.Array:
+        x, sizes, *arrays = operands
+        return jax.lax.ragged_dot(x, jax.vmap(self.kernel)(*arrays), sizes)
+
+    def fast(self, *operands: jax.Array) -> jax.Array:
+        x, sizes, *arrays = operands
+        return _products(x, sizes, lambda group: self.kernel(*(_entry(a, group) for a in arrays)))
+
+    def gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
+        y, sizes, *arrays = operands
+        return _products(y, sizes, lambda group: self.kernel(*(_entry(a, group) for a in arrays)).T)
+
+
+@dataclasses.dataclass(frozen=True)
+class CodedProduct(Form):
+    """`x @ kernel(*arrays)`: operands x (m, d) and arrays, which have no derivative.
+
+    Under `jax.vmap` CPUs compute one kernel at a time.
+
+    Args:
+        kernel: computes the kernel (d, f) from the arrays.
+    """
+
+    linear: ClassVar[tuple[int, ...]] = (0,)
+    loops: ClassVar[bool] = True
+
+    kernel: Callable[..., jax.Array]
+
+    def default(self, *operands: jax.Array) -> jax.Array:
+        x, *arrays = operands
+        return x @ self.kernel(*arrays)
+
+    fast = default
+
+
+def _entry(array: jax.Array, group: jax.Array) -> jax.Array:
+    return jax.lax.dynamic_index_in_dim(array, group, keepdims=False)
+
+
+def _products(
+    x: jax.Array, sizes: jax.Array, kernel: Callable[[jax.Array], jax.Array]
+) -> jax.Array:
+    """Computes `x[row] @ kernel(group of the row)` for sorted rows."""
+    rows, block = x.shape[0], _block(x.shape[0], sizes.shape[0])
+    # a block at the end of a group also computes the next rows, which later blocks replace
+    padded = jnp.pad(x, ((0, block), (0, 0)))
+    like = jax.eval_shape(kernel, Spec((), "int32"))
+    y = jnp.zeros((rows + block, like.shape[1]), jnp.result_type(x, like))
+
+    def step(group: jax.Array, row: jax.Array, y: jax.Array) -> jax.Array:
+        part = jax.lax.dynamic_slice_in_dim(padded, row, block) @ kernel(group)
+        return jax.lax.dynamic_update_slice_in_dim(y, part, row, 0)
+
+    return _loop(sizes, block, step, y)[:rows]
 
 
 def _block(rows: int, groups: int) -> int:

@@ -16,6 +16,7 @@ from fkeras.layers.attention.projected import PROJECTIONS, ProjectedAttention
 from fkeras.layers.quantized.base import Quantized
 from fkeras.layers.quantized.dense import QuantizedDense
 from fkeras.layers.quantized.embedding import QuantizedEmbedding
+from fkeras.layers.quantized.experts import QuantizedMixtureOfExperts
 from fkeras.quantizers import get
 from fkeras.transforms.comparison.checking import require_agreement
 from fkeras.transforms.deployment.calibrating import calibrate
@@ -23,7 +24,11 @@ from fkeras.transforms.graph.selecting import Pattern, matcher, require_match
 from fkeras.transforms.replacing import replace_layers
 
 _KINDS: Mapping[type, type[Quantized]] = types.MappingProxyType(
-    {twin: kind for kind in (QuantizedDense, QuantizedEmbedding) for twin in kind.twins}
+    {
+        twin: kind
+        for kind in (QuantizedDense, QuantizedEmbedding, QuantizedMixtureOfExperts)
+        for twin in kind.twins
+    }
 )
 _CALIBRATED = ("gptq", "awq")
 
@@ -41,10 +46,11 @@ def quantize(
 ) -> Any:
     """Returns a copy with quantized weights.
 
-    The function quantizes `Dense`, `EinsumDense`, `Embedding`, `ReversibleEmbedding` and the
-    projections of `MultiHeadAttention` and `GroupQueryAttention`. User-defined classes stay
-    unchanged, and with "float8" embeddings too. The state stays the same. Build the model first; a
-    model without weights is quantized when it is built.
+    The function quantizes `Dense`, `EinsumDense`, `Embedding`, `ReversibleEmbedding`, the projections
+    of `MultiHeadAttention` and `GroupQueryAttention`, and the kernels of `MixtureOfExperts`, whose
+    inputs stay floats. User-defined classes stay unchanged, and with "float8" embeddings too; "int8" and
+    "int4" alone quantize experts. The state stays the same. Build the model first; a model without
+    weights is quantized when it is built.
 
     Args:
         model: a layer or model.
@@ -98,7 +104,7 @@ def quantize(
         if kind is None:
             return None
         kind = kind.kind_for(config)
-        # as in Keras, embeddings have no float8 form
+        # as in Keras, embeddings have no float8 form; experts have no calibrated form either
         if config.mode not in kind.modes:
             return layer
         paths.append(path)
@@ -117,8 +123,8 @@ def quantize(
     if not paths:
         raise ValueError(
             f"{model._where}: quantize found no layer for {config.mode!r} (pattern {pattern!r}). It "
-            "quantizes Dense, EinsumDense, the projections of attention and, except for "
-            "'float8', embeddings."
+            "quantizes Dense, EinsumDense, the projections of attention, except for 'float8' "
+            "embeddings, and with 'int8' and 'int4' mixtures of experts."
         )
     if calibrates:
         targets = frozenset(paths)

@@ -81,7 +81,8 @@ NO_JSON = {
     *(layers.Lambda, layers.JaxLayer, layers.FlaxLayer, layers.InputLayer),
     *(callbacks.LambdaCallback, callbacks.LearningRateScheduler),
     *(losses.LossFunctionWrapper, metrics.MeanMetricWrapper),
-    *(layers.QuantizedDense, layers.QuantizedEmbedding, layers.Float8Dense),
+    *(layers.QuantizedDense, layers.QuantizedEmbedding, layers.QuantizedMixtureOfExperts),
+    layers.Float8Dense,
 }
 # fields that the constructor checks itself: Bidirectional compares both layers
 CHECKED_ELSEWHERE = {("Bidirectional", "backward_layer")}
