@@ -21,7 +21,8 @@ class Compiled:
     XLA allocates the intermediate arrays of a program as one block, at each call. glibc returns blocks of
     more than 32 MiB to the system, and the first write to each page of a new block is slow: a fifth of the
     time of a training step of a small ConvNet. Small blocks stay in the process. XLA warns of arrays that
-    are larger than the blocks, so programs with such arrays have one block.
+    are larger than the blocks, so programs with such arrays have one block. So do programs that JAX stores in
+    its compilation cache: XLA writes no program with several blocks.
     """
 
     by_default: jax.stages.Wrapped
@@ -33,7 +34,7 @@ class Compiled:
         Args:
             key: equal for arguments of equal shapes. A new key chooses anew, which traces the function.
         """
-        choice = _choice_of(self, key)
+        choice = _choice_of(self, key, _is_stored())
         if choice.function is None:
             choice.function = self.suited(jax.default_backend(), *arguments)
         try:
@@ -46,7 +47,7 @@ class Compiled:
 
     def suited(self, platform: str, *arguments: Any) -> jax.stages.Wrapped:
         """Returns the function for a platform, by JAX's name, and for arguments or their shapes."""
-        if platform != "cpu":
+        if platform != "cpu" or _is_stored():
             return self.by_default
         program = self.by_default.trace(*arguments).jaxpr
         return self.in_blocks if _largest_array(program) <= _BLOCK_BYTES else self.by_default
@@ -59,8 +60,13 @@ class _Choice:
 
 # Cached: the first call with a key chooses the function for all calls with this key.
 @functools.lru_cache(maxsize=256)
-def _choice_of(compiled: Compiled, key: Hashable) -> _Choice:
+def _choice_of(compiled: Compiled, key: Hashable, is_stored: bool) -> _Choice:
     return _Choice()
+
+
+def _is_stored() -> bool:
+    """Returns whether JAX stores compiled programs in a folder."""
+    return bool(jax.config.jax_compilation_cache_dir and jax.config.jax_enable_compilation_cache)
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Compiled:

@@ -20,6 +20,19 @@ def test_large_arrays_keep_one_block_of_memory():
     assert float(function("small", SMALL)) == float(function("large", LARGE)) == 2
 
 
+def test_programs_of_the_compilation_cache_have_one_block(tmp_path):
+    """XLA stores no program with several blocks."""
+    function = compiled(lambda x: x + 1)
+    assert function.suited("cpu", SMALL) is function.in_blocks
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    try:
+        assert function.suited("cpu", SMALL) is function.by_default
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+    assert function.suited("cpu", SMALL) is function.in_blocks
+
+
 def test_a_key_chooses_once(monkeypatch):
     function = compiled(lambda x: x + 1)
     for _ in range(2):
