@@ -186,6 +186,7 @@ def test_bad_tokenizers_are_errors(arguments, message):
 
 
 def test_a_tokenizer_that_llguidance_cannot_read_is_an_error():
+    pytest.importorskip("tokenizers")
     tokenizer = fk.pretrained.Tokenizer.read(checks.DATA / "bert_sentence")
     with pytest.raises(ValueError, match="a tokenizer that llguidance can read, .* Pass the bytes"):
         samplers.Grammars(tokenizer, end_ids=1)

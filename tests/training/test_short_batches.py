@@ -401,7 +401,11 @@ TRAININGS = {
 
 @pytest.mark.exhaustive
 @hypothesis.settings(
-    max_examples=8, deadline=None, derandomize=True, database=None, phases=["generate"]
+    max_examples=8,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[hypothesis.Phase.generate],
 )
 @hypothesis.given(**TRAININGS)
 def test_trainings_equal_steps_over_exact_batches(tmp_path_factory, **training):

@@ -238,6 +238,7 @@ def test_a_trained_network_is_a_transformer_without_fit():
         "sklearntransformer0",
         "sklearntransformer1",
     ]
+    pytest.importorskip("pandas")
     table = clone(features).set_output(transform="pandas").fit_transform(X)
     assert table.shape == (60, 16)
 

@@ -69,14 +69,16 @@ def test_a_form_is_keras_s():
 
 # arguments of fkeras that files store next to Keras's configuration
 OWN = {"DotProductAttention": ("empty_rows",)}
+# arrays that the calls of fkeras alone take
+OWN_ARRAYS = {"DotProductAttention": ("sinks",)}
 
 
 def check_form(name, form, cls):
-    own_parameters = OWN.get(name, ())
+    own_parameters, own_arrays = OWN.get(name, ()), OWN_ARRAYS.get(name, ())
     assert form.module == cls.__module__, name
     keras_function, function_here = function_of(keras.ops, form.op), function_of(fk.ops, form.op)
     expected = parameters(keras_function)
-    assert list(form.parameters) == [*expected, *own_parameters], name
+    assert list(form.parameters) == [*expected, *own_parameters, *own_arrays], name
     assert list(form.parameters) == list(
         parameters(getattr(function_here, "function", function_here))
     ), name
@@ -86,7 +88,8 @@ def check_form(name, form, cls):
     constructor_parameters.pop("rms_scaling", None)  # RMS normalisation by its old name
     assert set(form.fixed) == {*constructor_parameters, *own_parameters}, name
     call_parameters = [n for n in parameters(cls.call) if n != "self"]
-    assert [n for n in form.parameters if n not in form.fixed] == call_parameters, name
+    arrays = [n for n in form.parameters if n not in form.fixed]
+    assert arrays == [*call_parameters, *own_arrays], name
     # omitted arguments have the same default in both libraries
     for signature in (
         constructor_parameters,

@@ -41,6 +41,7 @@ def test_end_tokens_come_from_the_files(tmp_path, settings, ends):
 
 
 def test_the_tokenizer_has_end_tokens_too(tmp_path):
+    pytest.importorskip("tokenizers")
     tokenizer = fk.pretrained.Tokenizer.read(TOKENIZER)
     end = tokenizer.eos_id
     assert read(tmp_path, {"eos_token_id": 9}, tokenizer=tokenizer).end_ids == (9, end)

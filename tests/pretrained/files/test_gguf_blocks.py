@@ -29,6 +29,8 @@ def _blocks(number, count, seed=0):
 @pytest.mark.parametrize("number", CODED, ids=lambda n: ENCODINGS[n].name)
 def test_blocks_decode_to_the_same_bits(number):
     encoding = ENCODINGS[number]
+    if encoding.name not in gguf.GGMLQuantizationType.__members__:
+        pytest.skip("this version of gguf is older than the encoding")
     kind = gguf.GGMLQuantizationType(number)
     assert kind.name == encoding.name
     assert gguf.GGML_QUANT_SIZES[kind] == (encoding.block, encoding.bytes)
