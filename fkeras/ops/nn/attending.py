@@ -57,11 +57,11 @@ def dot_product_attention(
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> x = jnp.array([1.0, 4.0]).reshape(1, 2, 1, 1)
+        >>> x = jnp.array([1.0, 5.0]).reshape(1, 2, 1, 1)
         >>> fk.ops.dot_product_attention(0 * x, x, x, is_causal=True).ravel()
-        Array([1. , 2.5], dtype=float32)
+        Array([1., 3.], dtype=float32)
         >>> fk.ops.dot_product_attention(0 * x, x, x, is_causal=True, sinks=jnp.zeros(1)).ravel()
-        Array([0.5      , 1.6666666], dtype=float32)
+        Array([0.5, 2. ], dtype=float32)
 
     References:
         Vaswani et al., Attention is all you need (2017), arxiv.org/abs/1706.03762.

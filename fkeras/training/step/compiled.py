@@ -66,7 +66,8 @@ def _choice_of(compiled: Compiled, key: Hashable, is_stored: bool) -> _Choice:
 
 def _is_stored() -> bool:
     """Returns whether JAX stores compiled programs in a folder."""
-    return bool(jax.config.jax_compilation_cache_dir and jax.config.jax_enable_compilation_cache)
+    config: Any = jax.config  # JAX declares its flags at run time
+    return bool(config.jax_compilation_cache_dir and config.jax_enable_compilation_cache)
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Compiled:
