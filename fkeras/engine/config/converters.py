@@ -358,8 +358,10 @@ def dtype_name(value: Field) -> str | None:
     # np.dtype accepts an array and returns the array's dtype; here an array is a mistake
     if isinstance(value, np.generic | np.ndarray | jax.Array):
         return None
-    # NumPy 2.1 accepts an attribute `dtype` that is no dtype
-    if not isinstance(getattr(value, "dtype", np.dtype(bool)), np.dtype):
+    # NumPy 2.1 accepts an attribute `dtype` that is no dtype; a class such as np.float32 is a dtype itself
+    if not isinstance(value, type) and not isinstance(
+        getattr(value, "dtype", np.dtype(bool)), np.dtype
+    ):
         return None
     try:
         dtype = jax.numpy.dtype(value)

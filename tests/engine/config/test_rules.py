@@ -333,6 +333,16 @@ def test_numpy_scalars_become_python_values(make, expected):
     assert type(value) is type(expected)
 
 
+@pytest.mark.parametrize(
+    "dtype",
+    [np.float32, jnp.float32, np.dtype("float32"), "float32"],
+    ids=["np", "jnp", "dtype", "text"],
+)
+def test_a_dtype_is_a_class_an_instance_or_a_name(dtype):
+    assert layers.Dense(2, dtype=dtype).dtype == layers.Dense(2, dtype="float32").dtype
+    assert fk.Input((3,), dtype=dtype).dtype == "float32"
+
+
 def test_traced_configuration_values_are_rejected():
     with pytest.raises(TypeError, match=r"Dropout: rate: .*traced"):
         jax.jit(lambda rate: layers.Dropout(rate)(X))(0.5)
