@@ -48,9 +48,8 @@ def column_product(
         zero: zero points (groups, o); None for a single group.
         block: the number of inputs of a group.
     """
-    x, codes = jax.lax.optimization_barrier(
-        (x, codes)
-    )  # otherwise a decoding loop keeps converted codes
+    # otherwise XLA converts the codes before a decoding loop, and keeps the converted codes
+    x, codes = jax.lax.optimization_barrier((x, codes))
     (batch, size), columns, block = x.shape, codes.shape[1], block or _BLOCK
     # a step of the loop has inputs with the same scales, which may be those of the next step too
     unit = math.gcd(size, block)
@@ -80,7 +79,7 @@ def column_product(
 
 
 def byte_column_product(x: jax.Array, codes: jax.Array) -> jax.Array:
-    """Computes x (b, i) times codes (i, o) of a byte; i is a multiple of 16 and at least 32."""
+    """Computes x (b, i) times 8-bit codes (i, o); i is a multiple of 16 and at least 32."""
     x, codes = jax.lax.optimization_barrier((x, codes))
     sums = _sums_of_rows(x, codes, lambda part: part)
     start, count = jnp.zeros((len(x), 1, codes.shape[1]), x.dtype), sums.shape[1]
@@ -89,9 +88,9 @@ def byte_column_product(x: jax.Array, codes: jax.Array) -> jax.Array:
 
 
 def byte_row_product(x: jax.Array, codes: jax.Array) -> jax.Array:
-    """Computes x (b, i) times the transpose of codes (o, i) of a byte; i is a multiple of 32."""
+    """Computes x (b, i) times the transpose of 8-bit codes (o, i); i is a multiple of 32."""
     x, codes = jax.lax.optimization_barrier((x, codes))
-    # LLVM unrolls shorter loops over lanes, and then finds no vectors
+    # LLVM unrolls shorter loops over lanes, and then does not vectorize
     shape, terms = (-1, 2 * _LANES), []
     x, codes = x.reshape(len(x), 1, *shape), codes.reshape(1, len(codes), *shape)
     for start in range(0, x.shape[2], _FUSED):

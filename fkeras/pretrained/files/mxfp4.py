@@ -63,7 +63,7 @@ def _stored(name: str, blocks: Stored, scales: Stored | None, dtype: np.dtype) -
 
 def _decode(blocks: Stored, scales: Stored, dtype: np.dtype) -> np.ndarray:
     codes, exponents = np.asarray(blocks.read()), np.asarray(scales.read())
-    # the pair of float32 numbers of each byte, as one number of 64 bits for one look-up
+    # the two float32 numbers of each byte as a single 64-bit number, so that a lookup gives both
     values, byte = np.array(_VALUES, "float32"), np.arange(256)
     pairs = np.stack([values[byte & 15], values[byte >> 4]], axis=1).view("uint64")[:, 0]
     # 2.0**-127 to 2.0**127; the exponent 255 stands for NaN

@@ -1,4 +1,4 @@
-"""Compiles the functions of training, on CPUs with intermediate memory that stays in the process."""
+"""Jitted training functions; on CPUs their intermediate memory stays in the process between calls."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
+
+from fkeras.programs.walk import all_equations
 
 #: bytes of a block of intermediate memory on CPUs
 _BLOCK_BYTES = 24 * 2**20
@@ -29,10 +31,10 @@ class Compiled:
     in_blocks: jax.stages.Wrapped
 
     def __call__(self, key: Hashable, *arguments: Any) -> Any:
-        """Calls the function that suits the arguments.
+        """Calls the variant for the default backend and for the arguments.
 
         Args:
-            key: equal for arguments of equal shapes. A new key chooses anew, which traces the function.
+            key: equal for arguments of equal shapes. The first call with a key traces the function to choose.
         """
         choice = _choice_of(self, key, _is_stored())
         if choice.function is None:
@@ -46,7 +48,7 @@ class Compiled:
         return self.by_default(*arguments)
 
     def suited(self, platform: str, *arguments: Any) -> jax.stages.Wrapped:
-        """Returns the function for a platform, by JAX's name, and for arguments or their shapes."""
+        """Returns the variant for a platform ("cpu", "gpu", "tpu") and for arguments or their shapes."""
         if platform != "cpu" or _is_stored():
             return self.by_default
         program = self.by_default.trace(*arguments).jaxpr
@@ -71,26 +73,18 @@ def _is_stored() -> bool:
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Compiled:
-    """Compiles a function as `jax.jit(function, **options)`."""
+    """Returns both variants of `jax.jit(function, **options)`."""
     blocks = {"xla_multiheap_size_constraint_per_heap": str(_BLOCK_BYTES)}
     jit = functools.partial(jax.jit, function, **options)
     return Compiled(jit(), jit(compiler_options=blocks))
 
 
-def _largest_array(program: object) -> int:
+def _largest_array(program: Any) -> int:
     """Returns the bytes of the largest array that a jaxpr computes."""
-    if isinstance(program, list | tuple):
-        return max(map(_largest_array, program), default=0)
-    program = getattr(program, "jaxpr", program)
-    sizes = [
-        math.prod(var.aval.shape) * var.aval.dtype.itemsize
-        for equation in getattr(program, "eqns", ())
-        for var in equation.outvars
-        if hasattr(var.aval, "shape")
-    ]
-    inner = [
-        _largest_array(parameter)
-        for equation in getattr(program, "eqns", ())
-        for parameter in equation.params.values()
-    ]
-    return max([*sizes, *inner], default=0)
+    results = (variable for each in all_equations(program) for variable in each.outvars)
+    return max((_bytes(variable.aval) for variable in results), default=0)
+
+
+def _bytes(array: Any) -> int:
+    # tokens of effects have no shape
+    return math.prod(array.shape) * array.dtype.itemsize if hasattr(array, "shape") else 0
