@@ -11,8 +11,8 @@ from fkeras.nn.cpu.experts import GroupedProduct
 from fkeras.nn.cpu.forms import compute
 from fkeras.nn.numerics.dtypes import wide_dtype
 
-# no smaller sum divides sigmoids, which may all be 0
-_SMALLEST = 1e-20
+# no smaller sum divides sigmoids, which may all be 0; the gradient divides by its square
+_SMALLEST = 1e-18
 
 
 def route(
@@ -58,7 +58,8 @@ def route(
         weights = jnp.take_along_axis(probabilities, chosen, axis=-1)
     if renormalize:
         total = jnp.sum(weights, axis=-1, keepdims=True)
-        weights = weights / (jnp.maximum(total, _SMALLEST) if independent else total)
+        # the gradient of `maximum` would multiply NaN with 0
+        weights = weights / (jnp.where(total > _SMALLEST, total, _SMALLEST) if independent else total)
     return weights, chosen, probabilities
 
 

@@ -131,3 +131,15 @@ def test_route_in_half_precision_computes_probabilities_in_float32():
     weights, _, probabilities = compute(LOGITS.astype("bfloat16"))
     assert weights.dtype == probabilities.dtype == jnp.float32
     np.testing.assert_allclose(np.sum(weights, axis=-1), 1, rtol=1e-6)
+
+
+def test_sigmoids_that_vanish_have_finite_weights_and_gradients():
+    logits = jnp.array([[-100.0, -90.0, -120.0], [-43.0, -44.0, -60.0]])
+
+    def weights(logits):
+        return route(logits, 2, True, independent=True)[0]
+
+    (first, second), slopes = weights(logits), jax.jacobian(weights)(logits)
+    assert first.sum() < 1e-6
+    np.testing.assert_allclose(second, jax.nn.sigmoid(logits[1, :2]) / 1e-18, 1e-5)
+    assert jnp.isfinite(slopes).all()

@@ -49,13 +49,15 @@ OPERATION_EXCEPTIONS = {
     "ctc_decode-beam": "chooses paths: the choice has no derivative",
 }
 # fillings of layers whose finite value has overflowing intermediates, or whose
-# gradient multiplies overflowing numbers with 0: steps of recurrences, scores of attention
+# gradient multiplies overflowing numbers with 0: steps of recurrences, scores of attention,
+# the gated product of experts, the variance of large sums
 HUGE = ("1e+30", "-1e+30")
 LARGE = (*HUGE, "10000", "-10000")
 LAYER_EXCEPTIONS = {
     **dict.fromkeys(("AdditiveAttention", "Attention", "ConvLSTM2D", "GRU", "GRUCell"), HUGE),
     **dict.fromkeys(("GroupQueryAttention", "SimpleRNN", "StackedRNNCells"), HUGE),
     **dict.fromkeys(("LSTM", "MultiHeadAttention"), LARGE),
+    **dict.fromkeys(("MixtureOfExperts", "QuantizedMixtureOfExperts", "TransformerDecoder"), HUGE),
 }
 LAYER_PARTS = 12
 
