@@ -5,7 +5,7 @@
 The model has the configuration of Llama 3.2 1B and random codes; its floats never exist. A token of a single
 row reads each weight once, so a token takes at least the time to read the weights. The bandwidth is that of
 `numpy.copyto`, in bytes that are read and written per second. Both are times of the clock, the best of
-several rounds: run on an idle machine. Goal: .6 of the bandwidth with int4; .15 on one of two busy cores.
+several rounds: run on an idle machine. Goal: .6 of the bandwidth with int4.
 """
 
 import sys

@@ -149,7 +149,11 @@ class OneToken(Method):
     def advance(
         self, reader: Reader, sampling: Sampling, carry: Carry, steps: Any, donate: bool
     ) -> Carry:
-        return (_advance_in_place if donate else _advance)(reader, sampling, carry, steps)
+        if not donate:
+            return _advance(reader, sampling, carry, steps)
+        widens = reader.has_packed_codes and jax.default_backend() == "cpu"
+        advance = _advance_in_wide_vectors if widens else _advance_in_place
+        return advance(reader, sampling, carry, steps)
 
 
 def read_prompt(
@@ -270,6 +274,10 @@ def _sampled(reader: Reader, sampling: Sampling, carry: Carry, steps: jax.Array)
 
 _advance = jax.jit(_sampled)
 _advance_in_place = jax.jit(_sampled, donate_argnums=2)
+# vectors of 256 bits are XLA's default for CPUs, also for those with AVX-512
+_advance_in_wide_vectors = jax.jit(
+    _sampled, donate_argnums=2, compiler_options={"xla_cpu_prefer_vector_width": "512"}
+)
 
 
 def repeated(

@@ -59,7 +59,9 @@ def route(
     if renormalize:
         total = jnp.sum(weights, axis=-1, keepdims=True)
         # the gradient of `maximum` would multiply NaN with 0
-        weights = weights / (jnp.where(total > _SMALLEST, total, _SMALLEST) if independent else total)
+        weights = weights / (
+            jnp.where(total > _SMALLEST, total, _SMALLEST) if independent else total
+        )
     return weights, chosen, probabilities
 
 

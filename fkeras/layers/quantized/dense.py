@@ -15,7 +15,7 @@ from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.dense import Dense
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.base import Quantized
-from fkeras.layers.quantized.packed_products import PackedProduct, checked_scale, packed_product
+from fkeras.layers.quantized.packed_products import PackedProduct, checked, packed_product
 from fkeras.layers.quantized.products import (
     arrange,
     dequantize,
@@ -307,10 +307,10 @@ class QuantizedDense(Quantized):
         if not cut or (equation.input, equation.output) != plain:
             return None
         block = self.quantization.block_size
-        if self.g_idx is not None and self.has_packed_codes:
-            scale = checked_scale(scale, self.g_idx, block, axis=0)
         leading, form = x.shape[:-cut], PackedProduct(block, "outputs", 1)
         rows = x.reshape(*leading, math.prod(shape[:cut]))  # -1 would have no value without rows
+        if self.g_idx is not None and self.has_packed_codes and rows.dtype == scale.dtype:
+            rows = checked(rows, self.g_idx, block)
         y = packed_product(form, rows, self.kernel, scale, zero)
         return None if y is None else y.reshape(*leading, *shape[cut:])
 
@@ -329,7 +329,7 @@ class QuantizedDense(Quantized):
         zero = None if zero is None else zero.astype("float32")
         scale = self.kernel_scale.astype("float32")
         if self.g_idx is not None:
-            scale = checked_scale(scale, self.g_idx, self.quantization.block_size, axis=0)
+            scale = checked(scale, self.g_idx, self.quantization.block_size)
         return self._with_codes(kernel=codes, kernel_scale=scale, kernel_zero=zero)
 
     def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:

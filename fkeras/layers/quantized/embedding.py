@@ -17,7 +17,7 @@ from fkeras.layers.core.embedding import Embedding, embed
 from fkeras.layers.core.masking import both_masks
 from fkeras.layers.core.reversible_embedding import ReversibleEmbedding, soft_cap
 from fkeras.layers.quantized.base import Quantized
-from fkeras.layers.quantized.packed_products import PackedProduct, checked_scale, packed_product
+from fkeras.layers.quantized.packed_products import PackedProduct, checked, packed_product
 from fkeras.layers.quantized.products import arrange, integer_product, rounded_product
 from fkeras.quantizers import abs_max_quantize_grouped_with_zero_point, pack_int4
 from fkeras.quantizers.codes import dequantize_groups, int4_codes
@@ -178,7 +178,7 @@ class QuantizedEmbedding(Quantized):
             scale = weights[f"{name}_scale"]
             if self.g_idx is not None and scale is not None:
                 block = self.quantization.block_size
-                weights[f"{name}_scale"] = checked_scale(scale, self.g_idx, block, axis)
+                weights[f"{name}_scale"] = checked(scale, self.g_idx, block)
         return self._with_codes(**weights)
 
     def forward(self, context: fk.Context, x: jax.Array, *, reverse: bool = False) -> fk.Output:
@@ -210,7 +210,7 @@ class QuantizedEmbedding(Quantized):
         if self.has_packed_codes:
             scale = scale.astype(x.dtype)
             if self.g_idx is not None:
-                scale = checked_scale(scale, self.g_idx, block, axis=1 if tied else 0)
+                x = checked(x, self.g_idx, block)
         form = PackedProduct(block, "inputs", 0 if tied else 1)
         return packed_product(form, x, codes, scale, zero)
 
