@@ -47,6 +47,28 @@ class Decoder:
         groups = jnp.arange(codes.shape[0], dtype="int32") // self.block
         return dequantize_groups(codes, scale, zero, groups, axis=0)
 
+    def parts(
+        self, codes: jax.Array, scale: jax.Array, zero: jax.Array | None = None
+    ) -> Sequence[jax.Array]:
+        """Computes the columns of the low and of the high halves of packed codes."""
+        if self.columns is None:
+            return (self(codes, scale),)
+        (size, width), four = codes.shape, codes.dtype.type(4)
+        odd, block = 2 * width - self.columns, self.block or size
+
+        def spread(factor: jax.Array, half: int) -> jax.Array:
+            factor = factor.reshape(-1, 1, scale.shape[-1])
+            factor = jnp.pad(factor, ((0, 0), (0, 0), (0, odd)), constant_values=1)[..., half::2]
+            factor = jnp.broadcast_to(factor, (len(factor), block, width)).reshape(-1, width)
+            return factor[:size].astype(scale.dtype)
+
+        def part(half: int) -> jax.Array:
+            own = ((codes if half else codes << four) >> four).astype(scale.dtype)
+            factor = spread(scale, half)
+            return own / factor if zero is None else (own - spread(zero, half)) * factor
+
+        return part(0), part(1)
+
 
 class CodedKernels(ExpertKernels):
     """Kernels of experts as codes, of which a product computes the floats of one expert at a time.

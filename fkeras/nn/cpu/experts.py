@@ -7,8 +7,10 @@ goes over blocks of rows of one group, so that each row meets one kernel.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, ClassVar
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -37,12 +39,12 @@ class GroupedProduct(Form):
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         x, kernels, sizes = operands
-        return _products(x, sizes, lambda group: _entry(kernels, group))
+        return _products(x[None], sizes, lambda x, group: (x[0] @ _entry(kernels, group))[None])[0]
 
     def gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
         if number == 0:
             y, kernels, sizes = operands
-            return self.fast(y, jnp.swapaxes(kernels, 1, 2), sizes)
+            return _products(y[None], sizes, lambda y, g: (y[0] @ _entry(kernels, g).T)[None])[0]
         x, y, sizes = operands
         block, ends = _block(x.shape[0], sizes.shape[0]), jnp.cumsum(sizes)
         x, y = (jnp.pad(array, ((0, block), (0, 0))) for array in (x, y))
@@ -61,11 +63,22 @@ class GroupedProduct(Form):
         return _loop(sizes, block, step, total).astype(spec.dtype)
 
 
+class CodedKernel(Protocol):
+    """Computes a kernel (d, f) from arrays such as codes and scales."""
+
+    def __call__(self, *arrays: Any, **_: Any) -> jax.Array: ...
+
+    def parts(self, *arrays: Any, **_: Any) -> Sequence[jax.Array]:
+        """Computes `p` matrices (d, f / p) in which the columns of the kernel take turns, with `f` rounded up."""
+        ...
+
+
 @dataclasses.dataclass(frozen=True)
 class CodedGroupedProduct(Form):
     """`x[row] @ kernel(*arrays[group of the row])`: operands x (m, d), sizes (g,) and arrays of g entries each.
 
-    CPUs compute the kernel of one group at a time, other platforms all kernels. The arrays have no derivative.
+    CPUs compute the parts of the kernel of one group at a time, other platforms all kernels. The arrays have no
+    derivative.
 
     Args:
         kernel: computes the kernel (d, f) of a group from its entries of the arrays.
@@ -75,7 +88,7 @@ class CodedGroupedProduct(Form):
     loops: ClassVar[bool] = True
     together: ClassVar[bool] = True
 
-    kernel: Callable[..., jax.Array]
+    kernel: CodedKernel
 
     def default(self, *operands: jax.Array) -> jax.Array:
         x, sizes, *arrays = operands
@@ -83,11 +96,30 @@ class CodedGroupedProduct(Form):
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         x, sizes, *arrays = operands
-        return _products(x, sizes, lambda group: self.kernel(*(_entry(a, group) for a in arrays)))
+
+        # the columns take turns in the results: in kernels, which are larger, no vector code would do it
+        def product(x: jax.Array, group: jax.Array) -> jax.Array:
+            return jnp.stack([x[0] @ part for part in self._parts(arrays, group)])
+
+        y = jnp.moveaxis(_products(x[None], sizes, product), 0, 2)
+        entries = (Spec(array.shape[1:], array.dtype) for array in arrays)
+        columns = jax.eval_shape(self.kernel, *entries).shape[1]
+        return y.reshape(x.shape[0], -1)[:, :columns]
 
     def gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
         y, sizes, *arrays = operands
-        return _products(y, sizes, lambda group: self.kernel(*(_entry(a, group) for a in arrays)).T)
+        count = len(jax.eval_shape(lambda: self._parts(arrays, 0)))
+        y = jnp.pad(y, ((0, 0), (0, -y.shape[1] % count)))
+        y = jnp.moveaxis(y.reshape(y.shape[0], -1, count), 2, 0)
+
+        def product(y: jax.Array, group: jax.Array) -> jax.Array:
+            pairs = zip(y, self._parts(arrays, group), strict=True)
+            return functools.reduce(operator.add, (y @ part.T for y, part in pairs))[None]
+
+        return _products(y, sizes, product)[0]
+
+    def _parts(self, arrays: Sequence[jax.Array], group: jax.Array | int) -> Sequence[jax.Array]:
+        return self.kernel.parts(*(_entry(array, group) for array in arrays))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,25 +144,29 @@ class CodedProduct(Form):
     fast = default
 
 
-def _entry(array: jax.Array, group: jax.Array) -> jax.Array:
+def _entry(array: jax.Array, group: jax.Array | int) -> jax.Array:
     return jax.lax.dynamic_index_in_dim(array, group, keepdims=False)
 
 
-def _products(
-    x: jax.Array, sizes: jax.Array, kernel: Callable[[jax.Array], jax.Array]
-) -> jax.Array:
-    """Computes `x[row] @ kernel(group of the row)` for sorted rows."""
-    rows, block = x.shape[0], _block(x.shape[0], sizes.shape[0])
+def _products(x: jax.Array, sizes: jax.Array, product: Callable[..., jax.Array]) -> jax.Array:
+    """Computes `product(x of a block, group)` for the blocks of sorted rows of x (p, m, d).
+
+    Args:
+        product: computes an array (q, n, f) for `n` rows of x (p, n, d) and the index of their group.
+    """
+    rows, block = x.shape[1], _block(x.shape[1], sizes.shape[0])
     # a block at the end of a group also computes the next rows, which later blocks replace
-    padded = jnp.pad(x, ((0, block), (0, 0)))
-    like = jax.eval_shape(kernel, Spec((), "int32"))
-    y = jnp.zeros((rows + block, like.shape[1]), jnp.result_type(x, like))
+    padded = jnp.pad(x, ((0, 0), (0, block), (0, 0)))
+    like = jax.eval_shape(
+        product, Spec((x.shape[0], block, x.shape[2]), x.dtype), Spec((), "int32")
+    )
+    y = jnp.zeros((like.shape[0], rows + block, like.shape[2]), like.dtype)
 
     def step(group: jax.Array, row: jax.Array, y: jax.Array) -> jax.Array:
-        part = jax.lax.dynamic_slice_in_dim(padded, row, block) @ kernel(group)
-        return jax.lax.dynamic_update_slice_in_dim(y, part, row, 0)
+        part = product(jax.lax.dynamic_slice_in_dim(padded, row, block, axis=1), group)
+        return jax.lax.dynamic_update_slice_in_dim(y, part, row, axis=1)
 
-    return _loop(sizes, block, step, y)[:rows]
+    return _loop(sizes, block, step, y)[:, :rows]
 
 
 def _block(rows: int, groups: int) -> int:

@@ -33,7 +33,7 @@ def _layer(**options):
     ("mode", "name", "counts"),
     [
         ("int8", "biases", (9,)),
-        ("int4/3", "plain", (2,)),
+        ("int4/3", "plain", (2, 9)),
         *(
             pytest.param(mode, name, (2, 9), marks=pytest.mark.exhaustive)
             for mode in ("int8", "int4", "int4/-1", "int4/3")
