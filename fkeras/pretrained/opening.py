@@ -123,7 +123,7 @@ def _open_folder(
         family.adapted,
         # a part, and floats in the place of codes, are written as a folder of their own
         None if part is not None or is_dequantized else checkpoint.layout,
-        family.ignored,
+        (*family.ignored, *family.unused(config)),
         tokenizer,
         read_generation(checkpoint.file, whole.mapping, tokenizer, limits),
     )

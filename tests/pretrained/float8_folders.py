@@ -93,6 +93,33 @@ def arrays(block, end="_scale_inv", dtype=ml_dtypes.bfloat16):
     return tensors
 
 
+def of_floats(tensors, block, end="_scale_inv", dtype="float32"):
+    """The tensors of a folder with codes in the place of the projections and of the kernels of experts."""
+    result = {}
+    for name, array in tensors.items():
+        if array.ndim == 2 and ("proj" in name or ".experts." in name):
+            array, scale = coded(array, block)
+            result[name + end] = scale.astype(dtype)
+        result[name] = array
+    return result
+
+
+def unpacked(tensors):
+    """The tensors of Llama 4 with a matrix for each kernel of each expert."""
+    result = {}
+    for name, array in tensors.items():
+        place = name.removesuffix(".gate_up_proj").removesuffix(".down_proj")
+        if "experts." not in name:
+            result[name] = array
+            continue
+        parts = {"gate": array, "up": array} if "gate_up" in name else {"down": array}
+        for part, kernel in parts.items():
+            half = {"gate": slice(0, 12), "up": slice(12, None)}.get(part, slice(None))
+            for e, matrix in enumerate(kernel[..., half]):
+                result[f"{place}.{e}.{part}_proj.weight"] = np.ascontiguousarray(matrix.T)
+    return result
+
+
 def floats(tensors, block):
     """The tensors as float32: codes times scales."""
     result = {}

@@ -62,6 +62,8 @@ class DeepseekConfig(LlamaConfig):
         norm_topk_prob: whether V3 divides the probabilities of the selected experts by their sum.
         rope_interleave: whether V3 turns adjacent channels together, as V2 does, instead of the two halves.
         moe_layer_freq: only 1; transformers ignores the key.
+        num_nextn_predict_layers: number of blocks after the others, which predict several tokens. As in transformers
+            they are not computed: their tensors are not read.
 
     Example:
         >>> import fkeras as fk
@@ -99,6 +101,9 @@ class DeepseekConfig(LlamaConfig):
     scoring_func: str = option(default="softmax", convert=choice("softmax", "sigmoid"))
     norm_topk_prob: bool = option(default=False, convert=boolean)
     moe_layer_freq: int = option(default=1, convert=positive)
+    num_nextn_predict_layers: int | None = option(
+        default=0, convert=integer(minimum=0, maximum=100, optional=True)
+    )
 
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = FrozenDict(
         {
@@ -153,7 +158,6 @@ class DeepseekConfig(LlamaConfig):
             "the sum of two other keys": ("qk_head_dim",),
             "blocks that predict several tokens, which transformers does not compute": (
                 "num_mtp_layers",
-                "num_nextn_predict_layers",
             ),
         }
     )
@@ -361,6 +365,12 @@ def _fused_row(config: DeepseekConfig, tensor: str, parts: tuple[str, str], last
     return Row(f"{tensor}.weight", tuple(f"block_{{i}}/{n}/kernel" for n in parts), operation)
 
 
+def _unused(config: DeepseekConfig) -> tuple[str, ...]:
+    first = config.num_hidden_layers
+    blocks = range(first, first + (config.num_nextn_predict_layers or 0))
+    return tuple(f"{prefix}layers.{i}.*" for i in blocks for prefix in ("model.", ""))
+
+
 TINY = DeepseekConfig(
     vocab_size=67,
     hidden_size=24,
@@ -396,6 +406,7 @@ FAMILY = Family(
     tiny=TINY,
     prefix="model.",
     ignored=("*.rotary_emb.inv_freq",),
+    unused=_unused,
     adapted=with_head,
     files=SENTENCE_FILES,
 )

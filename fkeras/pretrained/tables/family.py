@@ -20,6 +20,10 @@ def _unchanged(config: Any, tensors: Collection[str]) -> Any:
     return config
 
 
+def _none(config: Any) -> tuple[str, ...]:
+    return ()
+
+
 def _beside(config: Config) -> Any:
     return config.beside.get(PREPROCESSOR)
 
@@ -58,6 +62,7 @@ class Family(Generic[C]):
         tiny: a small configuration that differs from the defaults, for tests.
         prefix: first segment of most tensor names, such as "model."; some checkpoints omit the prefix.
         ignored: `fnmatch` patterns of the names of unused tensors, such as precomputed tables.
+        unused: returns further patterns for a configuration, such as blocks that the graph does not have.
         adapted: returns the configuration adapted to the tensors of the checkpoint, by their names in the
             table: tied heads, biases and parts.
         files: other JSON files in the folder that the family reads, such as "preprocessor_config.json";
@@ -78,6 +83,7 @@ class Family(Generic[C]):
     unpacked: Callable[[C], tuple[Row, ...]] | None = None
     prefix: str = ""
     ignored: tuple[str, ...] = ()
+    unused: Callable[[C], tuple[str, ...]] = _none
     adapted: Callable[[C, Collection[str]], C] = _unchanged
     files: tuple[str, ...] = ()
     processor: Callable[[Mapping[str, Any]], Any] | None = None

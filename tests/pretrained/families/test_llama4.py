@@ -104,22 +104,6 @@ def test_half_precision_is_close(tmp_path):
     assert error < 0.1
 
 
-def unpacked(tensors):
-    """The tensors with a matrix for each kernel of each expert."""
-    result = {}
-    for name, array in tensors.items():
-        place = name.removesuffix(".gate_up_proj").removesuffix(".down_proj")
-        if "experts." not in name:
-            result[name] = array
-            continue
-        parts = {"gate": array, "up": array} if "gate_up" in name else {"down": array}
-        for part, kernel in parts.items():
-            half = {"gate": slice(0, 12), "up": slice(12, None)}.get(part, slice(None))
-            for e, matrix in enumerate(kernel[..., half]):
-                result[f"{place}.{e}.{part}_proj.weight"] = np.ascontiguousarray(matrix.T)
-    return result
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("part", [None, "text"])
 def test_quantized_folders_have_each_expert_alone(part, tmp_path):
@@ -127,7 +111,7 @@ def test_quantized_folders_have_each_expert_alone(part, tmp_path):
     entry = option_checks.stored(option_checks.DECODERS)[name]
     option_checks.write_folder(tmp_path, entry["config"], entry["tensors"])
     expected = fk.pretrained.load(tmp_path, part=part)
-    tensors = unpacked(safetensors.numpy.load_file(tmp_path / "model.safetensors"))
+    tensors = float8_folders.unpacked(safetensors.numpy.load_file(tmp_path / "model.safetensors"))
     folder = float8_folders.write_folder(tmp_path / "alone", tensors, mapping=entry["config"])
     loaded = fk.pretrained.load(folder, part=part)
     assert loaded.model == expected.model

@@ -119,6 +119,81 @@ def test_a_folder_of_codes_is_the_folder_of_its_floats(name, tmp_path):
     assert "quantization_config" not in json.loads((tmp_path / "again/config.json").read_text())
 
 
+_SMALL = {**BLOCKS, "weight_block_size": [8, 8]}
+# block, end of the names of scales, dtype of the scales, quantization and part, by the name of a stored model
+EXPERTS = {
+    "deepseek_v3": ((8, 8), "_scale_inv", "float32", {**_SMALL, "scale_fmt": "ue8m0"}, None),
+    "qwen3_moe": (
+        (128, 128),
+        "_scale_inv",
+        "bfloat16",
+        {
+            **BLOCKS,
+            "weight_block_size": [128, 128],
+            "modules_to_not_convert": ["model.layers.0.mlp.gate"],
+        },
+        None,
+    ),
+    "qwen2_moe": ((8, 8), "_scale_inv", "float32", _SMALL, None),
+    "mixtral": (
+        None,
+        "_scale",
+        "float32",
+        {"quant_method": "fp8", "activation_scheme": "static", "ignored_layers": ["lm_head"]},
+        None,
+    ),
+    "llama4": (ROWS, "_scale", "bfloat16", compressed(strategy="channel"), "text"),
+}
+
+
+def stored_model(name):
+    """The `config.json` of a model with experts, and its tensors."""
+    decoders = option_checks.stored(option_checks.DECODERS)
+    if name in decoders:
+        mapping, shapes = decoders[name]["config"], decoders[name]["tensors"]
+    else:
+        entry = option_checks.stored()[name]
+        mapping, shapes = option_checks.mapping_of(name, entry, "", {}), entry["tensors"][0]
+    tensors = {tensor: option_checks.weights(tensor, shape) for tensor, shape in shapes.items()}
+    if name == "deepseek_v3":  # a block that predicts several tokens, which is not computed
+        mapping = {**mapping, "num_nextn_predict_layers": 1}
+        more = {
+            n.replace(".2.", ".3.", 1): array for n, array in tensors.items() if "layers.2." in n
+        }
+        tensors |= more | {"model.layers.3.eh_proj.weight": np.ones((24, 48), "float32")}
+    return mapping, float8_folders.unpacked(tensors) if name == "llama4" else tensors
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "deepseek_v3" else pytest.mark.exhaustive)
+        for name in EXPERTS
+    ],
+)
+def test_experts_of_codes_are_those_of_their_floats(name, tmp_path):
+    block, end, dtype, quantization, part = EXPERTS[name]
+    mapping, tensors = stored_model(name)
+    codes = float8_folders.of_floats(tensors, block, end, dtype)
+    assert any(
+        ".experts.1." in name and array.dtype == float8_folders.CODES
+        for name, array in codes.items()
+    )
+    write_folder(tmp_path / "floats", floats(codes, block), mapping=mapping)
+    # scales of the inputs, which are not used
+    codes |= {
+        n.replace(".weight", ".input_scale"): np.float32([2.0]) for n in tensors if ".experts." in n
+    }
+    folder = write_folder(tmp_path / "codes", codes, quantization, mapping)
+    expected = fk.pretrained.load(tmp_path / "floats", part=part)
+    loaded = fk.pretrained.load(folder, dtype="float32", part=part)
+    assert loaded.model == expected.model
+    fk.pretrained.save(tmp_path / "again", loaded.model, loaded.state, loaded.config)
+    assert fk.pretrained.load(tmp_path / "again").model == expected.model
+    quantized = fk.pretrained.load(folder, dtype="float32", part=part, quantize="int4").model
+    assert quantized == fk.quantize(expected.model, "int4")
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("quantize", ["int8", "int4"])
 def test_codes_of_another_kind(quantize, tmp_path):
