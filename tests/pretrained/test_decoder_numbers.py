@@ -238,7 +238,7 @@ def _groups(config):
     return (1, (heads, 1, 1)) if config["model_type"] == "falcon" else (heads, (1, 1, 1))
 
 
-# GGUF files of DeepSeek and Llama 4 are not read; llama.cpp has no OPT, no norms of heads in Phi, no window in StarCoder 2, and only parallel Falcon with rotary positions
+# GGUF files of DeepSeek are not read, those of Llama 4 by test_llama4.py; llama.cpp has no OPT, no norms of heads in Phi, no window in StarCoder 2, and only parallel Falcon with rotary positions
 OTHERS = ("phi", "starcoder2", "falcon-sequential", "falcon-alibi", "opt", "opt-350m", "opt-plain")
 OTHERS += (
     "deepseek_v2",

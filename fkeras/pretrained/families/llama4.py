@@ -9,16 +9,19 @@ from typing import Any, ClassVar
 from fkeras import layers, ops
 from fkeras.authoring.engine import boolean, choice, integer, several
 from fkeras.engine import FrozenDict, KerasTensor, Model, option
+from fkeras.host.containers.stored import Stored
 from fkeras.masks import Causal, Chunk
 from fkeras.pretrained.blocks.encoder_blocks import attention
 from fkeras.pretrained.blocks.projections import gated_mlp
 from fkeras.pretrained.families import llama
 from fkeras.pretrained.families.llama import LlamaConfig
 from fkeras.pretrained.families.mixtral import check_choice
+from fkeras.pretrained.files.gguf import value
+from fkeras.pretrained.files.gguf_keys import decoder_keys
 from fkeras.pretrained.tables.config import block_types, number, optional_positive, positive
 from fkeras.pretrained.tables.decoder_config import FULL
-from fkeras.pretrained.tables.decoder_rows import outer_rows
-from fkeras.pretrained.tables.family import Family
+from fkeras.pretrained.tables.decoder_rows import gguf_rows, outer_rows
+from fkeras.pretrained.tables.family import Family, GGUFTable
 from fkeras.pretrained.tables.inert_keys import Reasons
 from fkeras.pretrained.tables.names import Row, Split, Stack, Transpose, in_blocks
 from fkeras.pretrained.tables.rows import dense_rows
@@ -27,6 +30,19 @@ from fkeras.pretrained.tables.sentence_files import SENTENCE_FILES
 _CHUNKED = "chunked_attention"
 _TENSORS, _EXPERTS = "model.layers.{i}.feed_forward.experts.", "block_{i}/experts/"
 _PARTS = ("gate", "up", "down")
+_GGUF_KEYS = (
+    ("num_local_experts", "expert_count"),
+    ("num_experts_per_tok", "expert_used_count"),
+    ("intermediate_size", "expert_feed_forward_length"),
+    ("intermediate_size_mlp", "feed_forward_length"),
+    ("interleave_moe_layer_step", "interleave_moe_layer_step"),
+)
+_GGUF_NAMES = (
+    ("feed_forward.router", "ffn_gate_inp"),
+    *((f"feed_forward.experts.{n}_proj", f"ffn_{n}_exps") for n in _PARTS),
+    *((f"feed_forward.shared_expert.{n}_proj", f"ffn_{n}_shexp") for n in _PARTS),
+    *((f"feed_forward.{n}_proj", f"ffn_{n}") for n in _PARTS),
+)
 _blocks = several(integer(minimum=0), "numbers of blocks", least=0, optional=True)
 
 
@@ -262,6 +278,43 @@ def _names(config: Llama4Config, *kernels: Row) -> tuple[Row, ...]:
     )
 
 
+def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> dict[str, Any]:
+    """Returns the keys of `config.json` for a GGUF file.
+
+    llama.cpp has no keys for the blocks without rotary positions, every fourth, for the factors of their queries, and
+    for the chunks of 8192 positions in the other blocks.
+
+    Raises:
+        ValueError: for missing keys, values of another type, and other attention.
+    """
+    mapping = decoder_keys(metadata, tensors)
+    for name, key in _GGUF_KEYS:
+        number = value(metadata, f"llama4.{key}", int)
+        if number is None:
+            raise ValueError(
+                f"expected the key 'llama4.{key}', received none. Convert the model again."
+            )
+        mapping[name] = number
+    # llama.cpp reads any other number than 0 as 8192, and computes sigmoids for all kinds of gates
+    window = mapping.pop("sliding_window", 8192)
+    pattern = value(metadata, "llama4.attention.sliding_window_pattern", int, 4)
+    value(metadata, "llama4.expert_gating_func", int)
+    if window == 0 or pattern != 4:
+        raise ValueError(
+            "expected attention to chunks in three of four blocks, received attention.sliding_window="
+            f"{window} and attention.sliding_window_pattern={pattern}. Load the folder of the model."
+        )
+    # llama.cpp knows the model with 128 experts by their number
+    mapping["use_qk_norm"] = mapping["num_local_experts"] != 128
+    mapping["attention_bias"] = "blk.0.attn_q.bias" in tensors
+    return {"model_type": "llama4_text", **mapping}
+
+
+def gguf_names(config: Llama4Config) -> tuple[Row, ...]:
+    """Returns the table of names of GGUF files, which have gate and up of the experts in two tensors."""
+    return gguf_rows(config, unpacked(config), _GGUF_NAMES)
+
+
 TINY = Llama4Config(
     vocab_size=67,
     hidden_size=24,
@@ -293,4 +346,5 @@ FAMILY = Family(
     ignored=("*.rotary_emb.inv_freq",),
     adapted=llama.adapted,
     files=SENTENCE_FILES,
+    gguf=GGUFTable(("llama4",), gguf_mapping, gguf_names, ("rope_freqs.weight",)),
 )

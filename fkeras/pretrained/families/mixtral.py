@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -327,16 +326,8 @@ def gguf_mapping(metadata: Mapping[str, Any], tensors: Mapping[str, Stored]) -> 
 
 
 def gguf_names(config: MixtralConfig) -> tuple[Row, ...]:
-    """Returns the table of names of GGUF files, which stack the kernels of all experts in one tensor."""
-    rows = [
-        dataclasses.replace(
-            row, tensors=row.tensors.replace(".{e}", ""), operation=Transpose(), experts=0
-        )
-        if row.experts
-        else row
-        for row in names(config)
-    ]
-    return gguf_rows(config, rows, _GGUF_NAMES)
+    """Returns the table of names of GGUF files."""
+    return gguf_rows(config, names(config), _GGUF_NAMES)
 
 
 TINY = MixtralConfig(

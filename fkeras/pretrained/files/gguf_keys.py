@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -24,13 +25,10 @@ _KEYS = (
     ("sliding_window", "attention.sliding_window", int),
 )
 _LAYER_NORM = ("layer_norm_eps", "attention.layer_norm_epsilon", float)
-# scaling factors in use with Llama 3.1 and 3.2, whose other numbers are these
+# scaling factors in use with Llama 3.1, 3.2 and 4, whose other numbers are these
 _LLAMA3_FACTORS = (8.0, 16.0, 32.0)
-_LLAMA3 = (
-    ("low_freq_factor", 1.0),
-    ("high_freq_factor", 4.0),
-    ("original_max_position_embeddings", 8192),
-)
+_LLAMA3_HIGH = (4.0, 1.0)
+_LLAMA3 = (("low_freq_factor", 1.0), ("original_max_position_embeddings", 8192))
 # keys of an architecture that llama.cpp does not read, or that do not change numbers
 _INERT = FrozenDict(
     {
@@ -198,10 +196,12 @@ def _by_factors(factors: np.ndarray, mapping: Mapping[str, Any], turning: int) -
     configuration; other divisors are written as those of LongRoPE, for short and long texts.
     """
     frequencies = mapping.get("rope_theta", 10000.0) ** (-np.arange(0, turning, 2) / turning)
-    for factor in _LLAMA3_FACTORS if factors.shape == frequencies.shape else ():
-        options = dict(_LLAMA3)
+    pairs = itertools.product(_LLAMA3_FACTORS, _LLAMA3_HIGH)
+    for factor, high in pairs if factors.shape == frequencies.shape else ():
+        options = {**dict(_LLAMA3), "high_freq_factor": high}
         turns = options["original_max_position_embeddings"] * frequencies / (2 * np.pi)
-        share = np.clip((turns - 1.0) / 3.0, 0.0, 1.0)
+        # Llama 4 has no frequencies between the two
+        share = np.clip((turns - 1.0) / 3.0, 0.0, 1.0) if high > 1 else turns > 1
         if np.allclose(1 / ((1 - share) / factor + share), factors, rtol=1e-4):
             return {"rope_type": "llama3", "factor": factor, **options}
     return {

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from fkeras.pretrained.tables.decoder_config import CausalConfig, DecoderConfig
-from fkeras.pretrained.tables.names import Add, HeadBias, Permuted, Row, Same, Then
+from fkeras.pretrained.tables.names import Add, HeadBias, Permuted, Row, Same, Then, Transpose
 from fkeras.pretrained.tables.rows import attention_rows, dense_rows, logit_row, token_head_rows
 from fkeras.pretrained.tables.sentence_files import sentence_rows
 
@@ -102,7 +102,7 @@ def gguf_rows(
 ) -> tuple[Row, ...]:
     """Converts the rows for Hugging Face checkpoints to rows for GGUF files.
 
-    llama.cpp's converter for Llama permutes the kernels of query and key.
+    llama.cpp's converter for Llama permutes the kernels of query and key, and stacks the kernels of all experts.
 
     Args:
         more: additional pairs of a part of a tensor name and the part of the name in GGUF files.
@@ -113,9 +113,12 @@ def gguf_rows(
     for row in rows:
         first, _, rest = row.tensors.partition(".layers.{i}.")
         tensor = f"blk.{{i}}.{rest}" if rest else first
+        operation = row.operation
+        if row.experts:
+            row, operation = dataclasses.replace(row, experts=0), Transpose()
+            tensor = tensor.replace(".{e}", "")
         for old, new in (*more, *_GGUF_NAMES):
             tensor = tensor.replace(old, new)
-        operation = row.operation
         heads = counts.get(rest.removeprefix("self_attn.")[:1]) if "_proj." in rest else None
         if is_permuted and heads is not None:
             operation = Then(Permuted(heads), operation)

@@ -60,7 +60,7 @@ _SPLITS = types.MappingProxyType(
             ("smollm", "starcoder", "refact", "command-r", "codeshell"), (_DIGITS, _GPT2)
         ),
         "tekken": (_TEKKEN,),
-        "gpt-4o": (_O200K,),
+        **dict.fromkeys(("gpt-4o", "llama4"), (_O200K,)),
         "falcon": (r"[\p{P}$+<=>^~|`]+", _GPT2),
     }
 )

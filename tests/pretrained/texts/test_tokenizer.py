@@ -554,9 +554,10 @@ def test_falcon_splits_punctuation_and_digits():
         assert ours.pre_tokenize_str(text) == theirs.pre_tokenize_str(text)
 
 
-def test_o200k_splits_words_with_their_contractions():
+@pytest.mark.parametrize("name", ["gpt-4o", "llama4"])
+def test_o200k_splits_words_with_their_contractions(name):
     tokenizers = pytest.importorskip("tokenizers")
-    files = Tokenizer.from_gguf({**GGUF, "tokenizer.ggml.pre": "gpt-4o"}).files
+    files = Tokenizer.from_gguf({**GGUF, "tokenizer.ggml.pre": name}).files
     splits = tokenizers.Tokenizer.from_str(files["tokenizer.json"]).pre_tokenizer
     text = "I'm HTTPServer's 12345 a/b!!/\n\n  don'T iPhone"
     words = ["I'm", " HTTPServer's", " ", "123", "45", " a", "/b", "!!/\n\n", " ", " don'T"]
