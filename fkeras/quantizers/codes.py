@@ -113,7 +113,18 @@ def dequantize_groups(
         scale: the scales, with one entry for each group along `axis`.
         zero: the zero points, with one entry for each group along `axis`.
         groups: the index of the group for each entry of the codes along `axis`.
+
+    Raises:
+        ValueError: for indices in a dtype that rounds them.
     """
+    if jnp.issubdtype(groups.dtype, jnp.floating):
+        exact = 2 ** (jnp.finfo(groups.dtype).nmant + 1)
+        if scale.shape[axis] > exact + 1:
+            raise ValueError(
+                f"dequantize: expected the indices of {scale.shape[axis]} groups in float32, received "
+                f"{groups.dtype}, which rounds integers above {exact}. Cast models by fk.cast(model, "
+                f"{str(groups.dtype)!r}), which keeps the indices."
+            )
     groups = groups.astype("int32")
     scale = jnp.take(scale, groups, axis=axis)
     zero = jnp.take(zero, groups, axis=axis).astype(scale.dtype)

@@ -466,3 +466,12 @@ def test_large_tables_are_quantized_in_slices(quantization, monkeypatch):
     expected = fk.quantize(layer, quantization)
     monkeypatch.setattr("fkeras.layers.quantized.embedding._SLICE", 12)  # 2 vectors, 1 in the last
     assert fk.quantize(layer, quantization) == expected
+
+
+def test_indices_of_groups_that_a_dtype_rounds_are_an_error():
+    layer = fk.quantize(layers.Dense(2).build(KEY, (None, 2 * 258)), "int4/2")
+    rounded = layer.replace(g_idx=layer.g_idx.astype("bfloat16"))
+    with pytest.raises(ValueError, match="indices of 258 groups in float32"):
+        rounded.dequantize()
+    exact = layer.replace(g_idx=layer.g_idx.astype("float16")).dequantize()
+    assert (exact.kernel == layer.dequantize().kernel).all()
