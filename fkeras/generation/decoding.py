@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.generation.blocks import call_by_blocks
 from fkeras.generation.caches import State, enlarged, lengths_of, new_state, take_back
 from fkeras.generation.logprobs import Logprobs, no_logprobs, written
 from fkeras.generation.reading import Constant, Inputs, Reader
@@ -177,22 +178,30 @@ def read_prompt(
         The reader with the constants of the encoder; the state after the prompt; the logits of the next
         token; and whether the logits are independent of later tokens, which a model without caches needs.
     """
-    constants, state, logits, causal = _prompt_read(
-        reader, state, prompt, capacity, slack, is_cache, limit
+    constants, state, logits, causal = call_by_blocks(
+        _prompt_read,
+        reader,
+        state,
+        prompt,
+        limit,
+        capacity=capacity,
+        slack=slack,
+        is_cache=is_cache,
     )
     return dataclasses.replace(reader, constants=constants), state, logits, causal
 
 
 # returns no weights: a compiled program would copy them
-@functools.partial(jax.jit, static_argnums=(3, 4, 5))
+@functools.partial(jax.jit, static_argnames=("capacity", "slack", "is_cache"))
 def _prompt_read(
     reader: Reader,
     state: State,
     prompt: Prompt,
+    limit: jax.Array,
+    *,
     capacity: int,
     slack: int,
     is_cache: bool,
-    limit: jax.Array,
 ) -> tuple[tuple[Constant, ...], State, jax.Array, jax.Array]:
     reader = reader.with_constants(prompt.inputs)
     cached, (batch, width) = reader.form.cached, prompt.ids.shape

@@ -11,6 +11,7 @@ from fkeras.generation import decoding
 from fkeras.generation.caches import new_state
 from fkeras.generation.decoding import Prompt, read_pieces
 from fkeras.generation.reading import Form, Reader, parts_of
+from fkeras.programs.walk import all_equations
 from tests.support import language_models
 
 
@@ -24,6 +25,15 @@ def test_head_and_norm_run_at_the_last_position():
     assert names(parts.head) == ["norm", "head"]
     assert names(parts.body)[-1] == "block_1" and parts.body.missing == 1
     assert parts.encoder is None
+
+
+def test_angles_are_computed_once_for_all_blocks():
+    model = language_models.cached(depth=3)
+    body, state = parts_of(model, Form("ids", (), True, 11)).body, model.init_cache(1, 8)
+    program = jax.make_jaxpr(lambda ids: body.run([ids], state).value)(jnp.ones((1, 4), jnp.int32))
+    # those of the queries and those of the keys
+    for equations in (program.eqns, all_equations(program)):
+        assert [equation.primitive.name for equation in equations].count("cos") == 2
 
 
 @pytest.mark.exhaustive

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import copy
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 
@@ -23,6 +24,7 @@ from fkeras.engine.call.mask_rules import AttachedMasks
 from fkeras.engine.graph.repeats import Repeat
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.values.annotations import Execution, Tree
+from fkeras.programs.walk import is_literal, opened
 
 
 class _DifferentBlocksError(Exception):
@@ -73,7 +75,7 @@ def _scan(execution: Execution, repeat: Repeat, stacked: frozenset) -> None:
     around, names_of = execution.context.around_block, {names[1]: names for names in repeat.layers}
     body = body if around is None else around(body)
     if execution.graph.depth == "share":
-        last, results = _call_blocks(jax.jit(body), initial, _inputs_of_blocks(execution, repeat))
+        last, results = _call_blocks(body, initial, _inputs_of_blocks(execution, repeat))
     else:
         xs, length = _stacked_inputs(execution, repeat, stacked), len(repeat.blocks)
         last, stack = jax.lax.scan(body, initial, xs, length=length)
@@ -126,13 +128,55 @@ def _inputs_of_blocks(execution: Execution, repeat: Repeat) -> list[dict]:
     return inputs
 
 
-def _call_blocks(program: Callable, carry: list, inputs: list[dict]) -> tuple[list, list[dict]]:
-    """Calls a traced block for each of several inputs; returns the last carry, and all results."""
+def _call_blocks(body: Callable, carry: list, inputs: list[dict]) -> tuple[list, list[dict]]:
+    """Calls a block for each of several inputs; returns the last carry, and all results.
+
+    The block is traced once. Values that are equal in all blocks, such as the angles of rotary embeddings, are
+    computed before the blocks.
+    """
+    traced, shapes = jax.make_jaxpr(body, return_shape=True)(carry, inputs[0])
+    block, constants = opened(traced)
+    count, leaves = len(jax.tree.leaves(carry)), [jax.tree.leaves((carry, x)) for x in inputs]
+    known = dict(zip(block.constvars, constants, strict=True))
+    for number, (variable, first, *others) in enumerate(zip(block.invars, *leaves, strict=True)):
+        # a carried value, such as a mask, is equal in all blocks if the block returns its input
+        is_returned = number < count and block.outvars[number] is variable
+        if is_returned or (number >= count and all(other is first for other in others)):
+            known[variable] = first
+    equal, rest, needed = _split(block, known)
+    part = block.replace(eqns=equal, constvars=[], invars=[*known], outvars=needed)
+    values = jax.core.eval_jaxpr(part, (), *known.values())
+    operands = [*block.constvars, *block.invars, *needed]
+    part = block.replace(eqns=rest, constvars=[], invars=operands)
+    program = jax.jit(lambda *operands: jax.core.eval_jaxpr(part, (), *operands))
     results = []
-    for entry in inputs:
-        carry, result = program(carry, entry)
+    for x in inputs:
+        out = program(*constants, *jax.tree.leaves((carry, x)), *values)
+        carry, result = jax.tree.unflatten(jax.tree.structure(shapes), out)
         results.append(result)
     return carry, results
+
+
+def _split(block: Any, known: Mapping[Any, Any]) -> tuple[list, list, list]:
+    """Returns the equations of a block that depend on known variables alone, and the others.
+
+    Returns:
+        The equations, the others, and the results of the equations that the others and the outputs need.
+    """
+    equal, rest, found, made = [], [], {*known}, set()
+    for equation in block.eqns:
+        operands = [v for v in equation.invars if not is_literal(v)]
+        is_equal = not equation.effects and found.issuperset(operands)
+        if is_equal:
+            equal.append(equation)
+            found.update(equation.outvars)
+        # each block has its own constants
+        if not is_equal or not operands:
+            rest.append(equation)
+            made.update(equation.outvars)
+    read = [v for equation in rest for v in equation.invars] + [*block.outvars]
+    read = dict.fromkeys(v for v in read if not is_literal(v))
+    return equal, rest, [v for v in read if v in found and v not in known and v not in made]
 
 
 def _run_apart(execution: Execution, repeat: Repeat, stacked: frozenset) -> None:
