@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,22 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fkeras.nn.cpu.forms import Form, On, compute, has_typed_axes
 from fkeras.nn.numerics.dtypes import wide_dtype
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kept(Form):
+    """An array that GPUs keep for the gradient; XLA would compute it again from larger arrays."""
+
+    def default(self, *operands: jax.Array) -> jax.Array:
+        return jax.lax.optimization_barrier(operands[0])
+
+    def fast(self, *operands: jax.Array) -> jax.Array:
+        return operands[0]
+
+    def tpu(self, *operands: jax.Array) -> jax.Array:
+        return self.fast(*operands)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3, 4, 5))
@@ -45,7 +61,14 @@ def _exponentials(
     if mask is not None or not finite:
         # a row without entries has the maximum `lowest`, so its exponentials would be 1
         y = jnp.where(x > lowest, y, jnp.zeros_like(y))
-    return y.astype(dtype), total, shares
+    if dtype != jnp.bfloat16 or has_typed_axes(x):
+        return y.astype(dtype), total, shares
+    # XLA's GPU compiler computes maximum, sum and quotient in one kernel, and without the quotient in two. Quotients
+    # in float16 would leave its range.
+    on_gpu = compute(On("gpu"))
+    total, divisor = (jnp.where(on_gpu, a, b) for a, b in ((1, total), (total, 1)))
+    y = compute(_Kept(), (y / divisor).astype(dtype))
+    return y, total, None if shares is None else shares / divisor
 
 
 @_exponentials.defjvp

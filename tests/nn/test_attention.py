@@ -9,6 +9,7 @@ from fkeras import layers, masks
 from fkeras.nn.attention import attend
 from fkeras.nn.attention_blocks import by_blocks
 from fkeras.nn.attention_choice import dot_product_attention
+from fkeras.nn.cpu import forms
 
 CAUSAL = masks.Causal()
 LENGTH = 300  # two blocks and a part of a block
@@ -76,6 +77,38 @@ def test_gradients_of_16_bits():
     )
     # JAX's products of the gradient have one operand of 32 bits
     assert (ours <= 1.25 * theirs).all(), (ours, theirs)
+
+
+def test_gpus_divide_weights_of_16_bits_before_the_product(monkeypatch):
+    *heads, factors = (_normal(2, 20, 2, 8, number=n).astype("bfloat16") for n in range(4))
+    sinks = np.array([0.5, 2.0], "float32")
+    mask = np.tri(20, k=-1, dtype=bool)
+
+    def errors():
+        def loss(dtype, sinks, *heads):
+            heads = [x.astype(dtype) for x in heads]
+            y = dot_product_attention(*heads, mask, sinks=sinks)
+            return (y.astype("float32") * factors.astype("float32")).sum(), y
+
+        def both(*arrays):
+            for dtype in ("bfloat16", "float32"):
+                slopes, y = jax.grad(loss, (1, 2, 3, 4), has_aux=True)(dtype, *arrays)
+                yield [a.astype("float32") for a in (y, *slopes)]
+
+        short, exact = jax.jit(lambda *arrays: list(both(*arrays)))(sinks, *heads)
+        return [abs(a - b).max() / abs(b).max() for a, b in zip(short, exact, strict=True)]
+
+    on_cpu = errors()
+    monkeypatch.setattr(forms.On, "fast", forms.On.default)
+    on_gpu = errors()
+    assert on_gpu != on_cpu
+    assert max(*on_cpu, *on_gpu) < 0.015
+    lowered = jax.jit(dot_product_attention).trace(*heads).lower
+    kept = [
+        "optimization_barrier" in lowered(lowering_platforms=(p,)).as_text()
+        for p in ("cpu", "tpu", "cuda")
+    ]
+    assert kept == [False, False, True]
 
 
 @pytest.mark.exhaustive

@@ -101,6 +101,26 @@ class Form(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True)
+class On(Form):
+    """Whether the program is for a platform: a constant, so that XLA removes the selects that read it.
+
+    Args:
+        platform: "cpu", or "gpu" for all platforms besides CPUs and TPUs.
+    """
+
+    platform: str
+
+    def default(self) -> jax.Array:
+        return jax.numpy.full((), self.platform == "gpu")
+
+    def fast(self) -> jax.Array:
+        return jax.numpy.full((), self.platform == "cpu")
+
+    def tpu(self) -> jax.Array:
+        return jax.numpy.zeros((), bool)
+
+
+@dataclasses.dataclass(frozen=True)
 class Adjoint(Form):
     """The gradient of a form for one of its linear operands.
 
