@@ -183,7 +183,7 @@ def layer_normalization(
     axes = tuple(sorted(a % x.ndim for a in axis))
     dtype = x.dtype
     x = x.astype(wide_dtype(dtype))
-    centred, variance = centred_and_variance(x, axes)
+    centred, variance = centred_and_variance(x, axes, from_bfloat16=dtype == jnp.bfloat16)
     scale = inverse_root(variance + epsilon)
     shape = [x.shape[a] if a in axes else 1 for a in range(x.ndim)]
     if gamma is not None:

@@ -68,6 +68,23 @@ def test_one_pass_is_as_exact_as_two(name, axes):
     assert max(errors.values()) <= max(2 * two_passes, 5e-6), errors
 
 
+def test_sums_of_numbers_from_bfloat16():
+    one = changed(lambda x: (x.fill(1000), x.__setitem__((slice(None), 5), 1004)))
+    x = np.stack([*ARRAYS.values(), one]).astype("bfloat16").astype("float32")
+    exact = x.astype("float64").var(axis=2, keepdims=True)
+    form = _Variance((2,), from_bfloat16=True)
+    variance, mean = jax.jit(lambda x: (form.tpu(x, x), _Mean((2,), None, True).tpu(x)))(x)
+    assert (np.abs(variance - exact) <= 1.5e-3 * exact).all()
+    np.testing.assert_allclose(mean, x.mean(axis=2, keepdims=True, dtype="float64"), 1e-6, 1e-6)
+    # the sums join the product that makes the array: no reduction of tuples
+    layer = jax.jit(layer_normalization).trace(jax.ShapeDtypeStruct((8, 200), "bfloat16"))
+    assert "bitcast" not in layer.lower(lowering_platforms=("tpu",)).as_text()
+    # a square of a sum is larger than float32, and the variance is not
+    large = jnp.full((1, 1, 200), 3e16)
+    assert np.isfinite(form.tpu(large, large)).all()
+    assert np.isinf(form.tpu(100 * large, large)).all()
+
+
 @pytest.mark.exhaustive
 def test_overflowing_squares_give_infinity():
     x = jnp.array([[1e30, -1e30, 0.0]])
