@@ -113,7 +113,7 @@ def test_an_unknown_axis_fits_any_axis(name):
 
 @pytest.mark.exhaustive
 def test_known_sizes_that_differ_stay_an_error_when_recorded():
-    with pytest.raises(TypeError, match=r"incompatible shapes for broadcasting: \(b, 5, 4\)"):
+    with pytest.raises(TypeError, match=r"shapes that broadcast, received \(b, 5, 4\) and"):
         fk.Input((5, 4)) + fk.Input((7, 4))
     with pytest.raises(ValueError, match="they differ on axis 2"):
         layers.Concatenate()([fk.Input((None, 5, 4)), fk.Input((None, 7, 4))])
