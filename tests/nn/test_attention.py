@@ -79,6 +79,10 @@ def test_gradients_of_16_bits():
     assert (ours <= 1.25 * theirs).all(), (ours, theirs)
 
 
+@pytest.mark.skipif(
+    jax.__version_info__ < (0, 8),
+    reason="the CPU compiler of jaxlib 0.7 lacks products of bfloat16 in float32",
+)
 def test_gpus_divide_weights_of_16_bits_before_the_product(monkeypatch):
     *heads, factors = (_normal(2, 20, 2, 8, number=n).astype("bfloat16") for n in range(4))
     sinks = np.array([0.5, 2.0], "float32")
