@@ -51,7 +51,9 @@ def test_logits_hidden_states_and_tokens_equal_those_of_transformers(name, tmp_p
     assert generated.tokens.tolist() == entry["greedy"]
 
 
-@pytest.mark.parametrize("name", quick_cases({*ENTRIES} - {*PARTS, MXFP4}, QUICK))
+@pytest.mark.parametrize(
+    "name", quick_cases([n for n in ENTRIES if n not in (*PARTS, MXFP4)], QUICK)
+)
 def test_a_folder_is_written_back_byte_by_byte(name, tmp_path):
     loaded = fk.pretrained.load(folder_of(name, tmp_path))
     fk.pretrained.save(tmp_path / "again", loaded.model, loaded.state, loaded.config)
