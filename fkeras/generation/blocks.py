@@ -1,4 +1,4 @@
-"""Calls of a function by blocks: all equal blocks are one compiled program.
+"""Calls of a function by blocks: equal blocks share a compiled program.
 
 XLA compiles each of the equal blocks in a program anew. A function that runs once for each prompt compiles
 faster as several programs: one of a block, which is called for each block, and one each of the operations
@@ -39,7 +39,7 @@ class _Piece(NamedTuple):
 
 
 def call_by_blocks(function: Any, *arguments: Any, **static: Any) -> Any:
-    """Calls a jitted function; on a CPU many equal blocks are calls of one program.
+    """Calls a jitted function; on CPUs, many equal blocks share a compiled program.
 
     The whole function is one program under transformations, for arrays on several devices, whose sharding
     XLA chooses for whole programs, and on accelerators, where several programs are not measured.
@@ -55,7 +55,7 @@ def call_by_blocks(function: Any, *arguments: Any, **static: Any) -> Any:
     if is_whole or not _are_on_one_device(leaves):
         return function(*arguments, **static)
     specs = tuple((leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)) for leaf in leaves)
-    # JAX returns one object for equal settings, which a traced function depends on
+    # stands for the settings of JAX: the trace of an empty function is the same object for equal settings
     settings = _EMPTY.trace().jaxpr
     program, results, pieces = _cut(function, structure, specs, tuple(static.items()), settings)
     if not pieces:
@@ -135,14 +135,14 @@ def _pieces(program: Any) -> Iterator[_Piece]:
 
 
 def _with_equal_constants(equations: Sequence[Any], results: Sequence[Any]) -> list[Any]:
-    """Returns equations in which equal constants, such as zeros of each block, are one, except for results."""
+    """Returns equations that read the first of equal constants, such as the zeros of each block, except for results."""
     constants, same, kept = dict[str, Any](), dict[Any, Any](), list[Any]()
     for equation in equations:
         atoms = [v if is_literal(v) else same.get(v, v) for v in equation.invars]
         equation, made = equation.replace(invars=atoms), equation.outvars
         if not _operands([equation]):
             first = constants.setdefault(str((equation.primitive, atoms, equation.params)), made)
-            same.update((v, one) for v, one in zip(made, first, strict=True) if v not in results)
+            same.update((v, w) for v, w in zip(made, first, strict=True) if v not in results)
         kept.append(equation)
     return kept
 

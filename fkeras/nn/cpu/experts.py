@@ -97,7 +97,7 @@ class CodedGroupedProduct(Form):
     def fast(self, *operands: jax.Array) -> jax.Array:
         x, sizes, *arrays = operands
 
-        # the columns of the results are interleaved: those of kernels are more, and XLA has no vector code for it
+        # interleaves the columns of results, which are smaller than kernels: XLA does not vectorize interleaving
         def product(x: jax.Array, group: jax.Array) -> jax.Array:
             return jnp.stack([x[0] @ part for part in self._parts(arrays, group)])
 
