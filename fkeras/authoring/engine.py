@@ -66,6 +66,7 @@ from fkeras.engine.tree.skeleton import leaves_of as leaves_of
 from fkeras.engine.tree.skeleton import skeleton_of as skeleton_of
 from fkeras.engine.tree.sublayers import children as children
 from fkeras.engine.tree.walk import join_path as join_path
+from fkeras.engine.tree.weight_dtypes import declared_dtype_weights as declared_dtype_weights
 from fkeras.engine.values import structure as structure
 from fkeras.engine.values.annotations import Leaf as Leaf
 from fkeras.engine.values.annotations import Option as Option

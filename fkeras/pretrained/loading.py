@@ -16,6 +16,7 @@ from fkeras.atomic_files.atomic import as_path
 from fkeras.authoring.engine import (
     NAMES,
     MissingAttributeError,
+    declared_dtype_weights,
     describe_value,
     explains_arguments,
     get_policy,
@@ -109,7 +110,8 @@ def load(
         path: the folder, the safetensors file in the folder, or a GGUF file.
         dtype: dtype or dtype policy of all layers, such as "float32" or "mixed_bfloat16". By default
             the model has the dtype of the checkpoint. Weights that are 8-bit floats with scales become
-            floats of the dtype of the other weights, and MXFP4 becomes bfloat16.
+            floats of the dtype of the other weights, and MXFP4 becomes bfloat16. Routers of experts
+            are always float32.
         mesh: mesh of the devices, as in `fk.Trainer`.
         sharding: sharding of the weights on the mesh, as in `fk.Trainer`.
         quantize: "int8", "int4" or another quantization without samples, as for `fk.quantize`, whose result
@@ -157,7 +159,11 @@ def load(
         config, matches = _matched(source, tensors)
         processor = source.family.processor_of(config)
         model = source.family.build(config)
-        weight_sources = {w: tensors[m.tensors[0]].dtype for m in matches for w in m.weights}
+        # no policy decides their dtypes
+        declared = declared_dtype_weights(model)
+        weight_sources = {
+            w: tensors[m.tensors[0]].dtype for m in matches for w in m.weights if w not in declared
+        }
         policies = layer_policies(weight_sources, policy)
         model = with_policies(model, lambda path, layer: policies(path))
         model, state_shapes = abstract_build(model)

@@ -18,6 +18,7 @@ from fkeras.authoring.engine import (
     SAVE_THE_NEW,
     check_donated,
     check_path_first,
+    declared_dtype_weights,
     describe_value,
     explains_arguments,
     leaves_of,
@@ -70,8 +71,8 @@ def save(
         state: the state, such as `loaded.state`; None for a model without state.
         config: the configuration of the model, such as `loaded.config`.
         tokenizer: the tokenizer, such as `loaded.tokenizer`, whose files are also written.
-        dtype: "float32", "bfloat16" or "float16", to which the weights are rounded; by default the
-            weights keep their own dtypes.
+        dtype: "float32", "bfloat16" or "float16", to which the weights are rounded, apart from routers of
+            experts with other numbers; by default the weights keep their own dtypes.
 
     Raises:
         TypeError: for arguments of other types or in another order.
@@ -158,7 +159,7 @@ def save(
             )
         return written[id(match)][n]
 
-    kinds = _dtypes(layout, sources, weights, entries, tensor, target)
+    kinds = _dtypes(layout, sources, model, weights, entries, tensor, target)
     files = _files(layout, {name: str(dtype_name(kind)) for name, kind in kinds.items()})
     is_changed = files != layout.files
     for file in files:
@@ -265,6 +266,7 @@ def _promoted(arrays: Sequence[Any]) -> np.dtype:
 def _dtypes(
     layout: Layout,
     sources: Mapping[str, tuple[Match, int]],
+    model: Layer,
     weights: Mapping[str, Any],
     entries: Collection[str],
     tensor: Callable[[str], np.ndarray],
@@ -275,19 +277,24 @@ def _dtypes(
     Raises:
         ValueError: for a dtype that the format lacks, and numbers that are too large for `dtype`.
     """
+    declared, inside = declared_dtype_weights(model), dict(sublayers(model))
     listed = {name: named_dtype(d) for file in layout.files for name, d in file.tensors.items()}
     read = {
         path: kind
         for name, (match, _) in sources.items()
         if (kind := listed.get(name)) is not None
         for path in match.weights
+        if path not in declared
     }
     loaded = layer_policies(read)
     dtypes = {}
     for name, (match, _) in sources.items():
         own, before = _promoted([weights[path] for path in match.weights]), listed.get(name)
-        kind = own if dtype is None else np.dtype(dtype)
-        if dtype is not None and kind != own:
+        kind, path = own if dtype is None else np.dtype(dtype), match.weights[0]
+        layer = path.rpartition("/")[0]
+        if kind != own and path in declared:
+            kind = kind if _is_exact(tensor(name), kind) else own
+        elif kind != own:
             array = tensor(name)
             with np.errstate(over="ignore"):
                 is_lost = np.isfinite(array) & ~np.isfinite(array.astype(kind))
@@ -298,15 +305,15 @@ def _dtypes(
                 )
         # NumPy's float64 equals None
         elif (
-            before is not None
+            dtype is None
+            and before is not None
             and before != own
-            and (match.weights[0] in entries or own == loaded(_layer(match)).variable_dtype)
+            and inside[layer].policy == loaded(layer)
+            and (path in entries or path in declared or own == loaded(layer).variable_dtype)
         ):
             # loading converted the file's dtype, such as float64, which may hold the numbers exactly;
-            # averages are float32 in all models
-            array = tensor(name)
-            exact = np.array_equal(array.astype(before).astype(own), array, equal_nan=True)
-            kind = before if exact else own
+            # averages and routers are float32 with all policies
+            kind = before if _is_exact(tensor(name), before) else own
         if dtype_name(kind) is None:
             raise ValueError(
                 f"pretrained.save: safetensors has no dtype {kind}, which {name!r} has. Give "
@@ -316,8 +323,10 @@ def _dtypes(
     return dtypes
 
 
-def _layer(match: Match) -> str:
-    return match.weights[0].rpartition("/")[0]
+def _is_exact(array: np.ndarray, kind: np.dtype) -> bool:
+    """Returns whether a dtype holds the numbers of an array."""
+    with np.errstate(over="ignore"):
+        return np.array_equal(array.astype(kind).astype(array.dtype), array, equal_nan=True)
 
 
 def _files(layout: Layout, dtypes: Mapping[str, str]) -> tuple[FileLayout, ...]:

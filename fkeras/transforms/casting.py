@@ -28,7 +28,7 @@ def cast(layer: SomeLayer, dtype: str | DTypePolicy) -> SomeLayer:
 
     A model of a class with `call` becomes a plain `fk.Model`, as in other transforms of graphs.
     Layers with an integer policy, such as lookups, keep it, and so do weights with a declared dtype,
-    such as moving statistics and the codes of quantized kernels. Make the state anew, or cast it:
+    such as the routers of `MixtureOfExperts` and the codes of quantized kernels. Make the state anew, or cast it:
     `jax.tree.map(lambda old, new: old.astype(new.dtype), state, model.init_state(x))`.
 
     Args:

@@ -7,7 +7,7 @@ import json
 import jax
 import numpy as np
 import pytest
-import safetensors
+import safetensors.numpy
 
 import fkeras as fk
 from fkeras.pretrained.families import llama
@@ -61,6 +61,9 @@ def test_weights_of_several_dtypes_are_written_without_loss(tmp_path):
     loaded = fk.pretrained.load(folder)
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(loaded.model)} == {"float32"}
     checks.is_written_back(folder, tmp_path / "same")
+    fk.pretrained.save(tmp_path / "single", loaded.model, {}, loaded.config, dtype="float32")
+    tensors = safetensors.numpy.load_file(tmp_path / "single/model.safetensors")
+    assert {array.dtype.name for array in tensors.values()} == {"float32"}
     tuned = jax.tree.map(lambda leaf: leaf * (1 + 1e-4), loaded.model)
     fk.pretrained.save(tmp_path / "tuned", tuned, {}, loaded.config)
     assert fk.pretrained.load(tmp_path / "tuned").model == tuned

@@ -46,6 +46,13 @@ def dtypes_besides_policy(layer: Layer) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(name) for name, _ in pairs))
 
 
+def declared_dtype_weights(layer: Layer) -> tuple[str, ...]:
+    """Returns the paths of the weights with a declared dtype, which no dtype policy changes."""
+    skeleton = skeleton_of(layer)
+    casted = {place for place, _ in skeleton.derive(_policy_dtypes)}
+    return tuple(name for place, name in enumerate(skeleton.names) if place not in casted)
+
+
 def _policy_dtypes(skeleton: Skeleton) -> tuple[tuple[int, str], ...]:
     """Returns the place of each weight whose dtype its layer's policy gives, with that dtype."""
     dtype, fixed = skeleton.static["dtype"].variable_dtype, skeleton.cls._weight_roles.fixed_dtype

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras.layers.common import authoring as fk
 from fkeras.nn.experts import ExpertKernels, balance, expert_products, route
 from fkeras.nn.numerics.axes import format_shape
+from fkeras.nn.numerics.dtypes import wide_dtype
 
 
 class MixtureOfExperts(fk.Layer):
@@ -19,6 +20,9 @@ class MixtureOfExperts(fk.Layer):
     probable experts of `p * (activation(x @ gate_kernel) * (x @ up_kernel)) @ down_kernel`, with the
     kernels of the expert. Only the chosen experts are computed, with `jax.lax.ragged_dot`, or with a
     loop on CPUs.
+
+    The router computes in float32, or in float64 for inputs of float64, and its weights are float32 with every
+    dtype policy: with rounded logits a token would choose other experts.
 
     An expert that all tokens use is a feed-forward network beside this layer:
     `layers.Add()([experts(x), down(layers.Multiply()([gate(x), up(x)]))])`.
@@ -87,12 +91,12 @@ class MixtureOfExperts(fk.Layer):
     gate_scale: fk.Real = fk.option(default=1.0, convert=fk.real(above=0))
     up_offset: fk.Real = fk.option(default=0.0, convert=fk.real())
 
-    router_kernel: jax.Array = fk.weight(prefix="kernel", axes="de")
+    router_kernel: jax.Array = fk.weight(prefix="kernel", dtype="float32", axes="de")
     gate_kernel: jax.Array = fk.weight(prefix="expert", axes="edf")
     up_kernel: jax.Array = fk.weight(prefix="expert", axes="edf")
     down_kernel: jax.Array = fk.weight(prefix="expert", axes="efd")
-    router_bias: jax.Array | None = fk.weight(prefix="bias", axes="e")
-    logit_bias: jax.Array | None = fk.weight(prefix="bias", axes="e")
+    router_bias: jax.Array | None = fk.weight(prefix="bias", dtype="float32", axes="e")
+    logit_bias: jax.Array | None = fk.weight(prefix="bias", dtype="float32", axes="e")
     gate_bias: jax.Array = fk.weight(prefix="bias", axes="ef")
     up_bias: jax.Array = fk.weight(prefix="bias", axes="ef")
     down_bias: jax.Array = fk.weight(prefix="bias", axes="ed")
@@ -192,8 +196,10 @@ def mixture(
 ) -> fk.Output:
     """Computes the output of a layer with other kernels of the gates, of `up` and of `down` than its own."""
     tokens = x.reshape(-1, x.shape[-1])
-    logits = tokens @ layer.router_kernel
-    logits = logits if layer.logit_bias is None else logits + layer.logit_bias[None]
+    # `jax.tree.map` may have cast the weights of the router, too
+    wide = wide_dtype(tokens.dtype)
+    logits = tokens.astype(wide) @ layer.router_kernel.astype(wide)
+    logits = logits if layer.logit_bias is None else logits + layer.logit_bias.astype(wide)[None]
     weights, chosen, probabilities = route(
         logits,
         layer.top_k,

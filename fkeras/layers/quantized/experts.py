@@ -137,9 +137,9 @@ class QuantizedMixtureOfExperts(Quantized):
     separate: ClassVar[tuple[str, ...]] = _KERNELS
     separate_positions: ClassVar[bool] = True
 
-    router_kernel: jax.Array = fk.weight()
-    router_bias: jax.Array | None = fk.weight()
-    logit_bias: jax.Array | None = fk.weight()
+    router_kernel: jax.Array = fk.weight(dtype="float32")
+    router_bias: jax.Array | None = fk.weight(dtype="float32")
+    logit_bias: jax.Array | None = fk.weight(dtype="float32")
     gate_kernel: jax.Array = fk.weight(trainable=False, dtype="int8")
     gate_kernel_scale: jax.Array = fk.weight(trainable=False)
     gate_kernel_zero: jax.Array | None = fk.weight(trainable=False, dtype="int8")

@@ -81,6 +81,37 @@ def test_a_token_chooses_experts_of_the_best_groups(corrected):
     assert others > 5
 
 
+@pytest.mark.parametrize("mode", [None, pytest.param("int8", marks=pytest.mark.exhaustive)])
+def test_the_router_is_float32_with_every_policy(mode):
+    layer = layers.MixtureOfExperts(6, 4, 1, router="sigmoid", corrected=True, use_bias=True)
+    specs = jax.eval_shape(lambda: layer.build(KEY, (None, 8)))
+    rng = np.random.default_rng(0)
+    wide = jax.tree.map(lambda w: rng.normal(size=w.shape).astype("float32"), specs)
+    # bfloat16 holds only 20 of these numbers, and no logits that differ in the fourth digit
+    wide = wide.replace(
+        router_bias=np.float32(20 + 1e-3 * rng.normal(size=6)),
+        router_kernel=np.float32(0.2 + 1e-3 * rng.normal(size=(8, 6))),
+        logit_bias=np.float32(1e-3 * rng.normal(size=6)),
+    )
+    x = np.abs(rng.normal(size=(24, 8))).astype("bfloat16").astype("float32")
+
+    def error(layer):
+        """The largest difference from the outputs in float32, and whether the router is in float32."""
+        y = np.float32(jax.jit(lambda layer, x: layer(x))(layer, x))
+        router = (layer.router_kernel, layer.router_bias, layer.logit_bias)
+        is_wide = {w.dtype.name for w in router} == {"float32"}
+        return np.abs(y - expected).max() / np.abs(expected).max(), is_wide
+
+    expected = jax.jit(lambda layer, x: layer(x))(wide, x)
+    for dtype in ("bfloat16", "mixed_bfloat16"):
+        half = fk.cast(wide, dtype)
+        difference, is_wide = error(half if mode is None else fk.quantize(half, mode))
+        assert difference < 0.02 and is_wide
+    # a cast of all arrays casts the router, too; another expert gives other numbers
+    difference, is_wide = error(jax.tree.map(lambda w: w.astype("bfloat16"), wide))
+    assert 0.2 < difference and not is_wide
+
+
 def test_biases_bounds_and_offsets():
     layer = layers.MixtureOfExperts(
         3, 4, 2, use_bias=True, limit=0.6, gate_scale=1.702, up_offset=1.0

@@ -1,11 +1,20 @@
 """DeepSeek V2 and V3: their configuration and the scale of the scores; test_decoder_numbers.py has the numbers."""
 
+import json
+
+import jax
+import numpy as np
 import pytest
+import safetensors.numpy
 
 import fkeras as fk
 from fkeras.pretrained.families import deepseek
+from tests.pretrained import float8_folders, option_checks
 
 TINY = deepseek.TINY.write()
+FILE = "model.safetensors"
+BIAS, GATE = "gate.e_score_correction_bias", "mlp.gate.weight"
+ROUTER = ("router_kernel", "router_bias")
 
 
 def test_scale_and_experts():
@@ -57,3 +66,70 @@ def test_scale_and_experts():
 def test_a_wrong_configuration_is_rejected(mapping, message):
     with pytest.raises((ValueError, TypeError), match=message):
         fk.pretrained.DeepseekConfig.read({**TINY, **mapping})
+
+
+def halves(folder, wide=()):
+    """Writes a folder of bfloat16, whose tensors with these ends of the names are float32."""
+    entry = option_checks.stored(option_checks.DECODERS)["deepseek_v3"]
+    tensors = {
+        name: option_checks.weights(name, shape).astype(
+            "float32" if name.endswith(wide) else "bfloat16"
+        )
+        for name, shape in entry["tensors"].items()
+    }
+    return float8_folders.write_folder(
+        folder, tensors, mapping={**entry["config"], "dtype": "bfloat16"}
+    )
+
+
+def is_half(model):
+    """Whether the weights of the routers are float32, and the others bfloat16."""
+    return all(
+        leaf.dtype == ("float32" if path[-1].key.endswith(ROUTER) else "bfloat16")
+        for path, leaf in jax.tree_util.tree_leaves_with_path(model)
+    )
+
+
+# published folders, and folders that transformers writes
+@pytest.mark.parametrize(
+    "wide", [(BIAS,), pytest.param((BIAS, GATE), marks=pytest.mark.exhaustive)]
+)
+def test_experts_of_a_folder_of_halves_are_halves(wide, tmp_path):
+    folder = halves(tmp_path / "halves", wide)
+    loaded = fk.pretrained.load(folder)
+    experts = loaded.model.layers["block_1"].layers["experts"]
+    assert is_half(loaded.model) and experts.dtype.name == "bfloat16"
+    tensors = safetensors.numpy.load_file(folder / FILE)
+    np.testing.assert_array_equal(experts.router_bias, tensors[f"model.layers.1.mlp.{BIAS}"])
+    fk.pretrained.save(tmp_path / "again", loaded.model, {}, loaded.config)
+    written, mapping = ((tmp_path / "again" / n).read_bytes() for n in (FILE, "config.json"))
+    assert written == (folder / FILE).read_bytes()
+    assert json.loads(mapping) == json.loads((folder / "config.json").read_text())
+
+
+@pytest.mark.exhaustive
+def test_dtypes_by_request(tmp_path):
+    folder = halves(tmp_path / "halves", (BIAS,))
+    loaded = fk.pretrained.load(folder)
+    assert fk.pretrained.load(folder, dtype="bfloat16").model == loaded.model
+    wide = fk.pretrained.load(folder, dtype="float32")
+    assert {leaf.dtype.name for leaf in jax.tree.leaves(wide.model)} == {"float32"}
+    assert fk.cast(wide.model, "bfloat16") == loaded.model
+    quantized = fk.pretrained.load(folder, quantize="int4").model
+    assert quantized == fk.quantize(loaded.model, "int4")
+    fk.pretrained.save(tmp_path / "wide", wide.model, {}, wide.config)
+    tensors = safetensors.numpy.load_file(tmp_path / "wide" / FILE)
+    assert {array.dtype.name for array in tensors.values()} == {"float32"}
+    # `dtype=` rounds no router
+    fk.pretrained.save(tmp_path / "again", wide.model, {}, wide.config, dtype="bfloat16")
+    assert (tmp_path / "again" / FILE).read_bytes() == (folder / FILE).read_bytes()
+    tuned = jax.tree.map(lambda leaf: leaf * (1 + 1e-4), wide.model)
+    fk.pretrained.save(tmp_path / "tuned", tuned, {}, wide.config, dtype="bfloat16")
+    again = fk.pretrained.load(tmp_path / "tuned")
+    assert is_half(again.model)
+    for name in ROUTER:
+        ours, theirs = (
+            getattr(model.layers["block_1"].layers["experts"], name)
+            for model in (again.model, tuned)
+        )
+        np.testing.assert_array_equal(ours, theirs)
