@@ -36,6 +36,8 @@ _COUNT = 2**20
 #: the number of rows and columns that share a scale; None for the whole tensor
 Block: TypeAlias = tuple[int, int] | None
 _ROW = (1, sys.maxsize)
+# an output of the kernels (e, i, o) of experts
+_OUTPUT = (sys.maxsize, 1)
 
 
 def dequantized(checkpoint: Checkpoint, config: Any, dtype: DTypeLike | None = None) -> Checkpoint:
@@ -114,6 +116,8 @@ def _floats(
 ) -> Stored:
     """Returns a tensor of 8-bit floats as a tensor of floats that is not computed yet."""
     codes, scale = tensors[name], tensors[scale_name]
+    if _OUTPUT in blocks:
+        blocks = (_OUTPUT if len(codes.shape) == 3 else _ROW,)
     shapes = {shape: block for block in blocks for shape in _scale_shapes(codes.shape, block)}
     if scale.shape not in shapes or scale.dtype.name not in COMPUTED:
         fitting = " or ".join(map(str, shapes))
@@ -125,7 +129,10 @@ def _floats(
     block = shapes[scale.shape]
 
     def read() -> np.ndarray:
-        return dequantize(codes.read(), scale.read(), block, dtype)
+        factors = scale.read()
+        if block == _OUTPUT:
+            factors = factors.reshape(len(factors), 1, -1)
+        return dequantize(codes.read(), factors, block, dtype)
 
     def release() -> None:
         codes.release()
@@ -140,6 +147,8 @@ def _scale_shapes(shape: tuple[int, ...], block: Block) -> tuple[tuple[int, ...]
         return (), (1,)
     if len(shape) < 2:
         return ()
+    if block == _OUTPUT:  # the scales of "gate_up_proj", and those of "down_proj"
+        return (shape[0], 1, shape[2]), (shape[0], shape[2], 1)
     rows, columns = block
     return ((*shape[:-2], math.ceil(shape[-2] / rows), math.ceil(shape[-1] / columns)),)
 
@@ -165,11 +174,9 @@ def dequantize(codes: np.ndarray, scale: np.ndarray, block: Block, dtype: DTypeL
     matrices, targets = (array.reshape(count, height, width) for array in (codes, out))
     rows, columns = (max(min(pair), 1) for pair in zip(block or _ROW, (height, width), strict=True))
     grids = scale.astype(np.float32)
-    grids = (
-        grids.reshape(count, *scale.shape[-2:])
-        if block
-        else np.broadcast_to(grids.ravel(), (count, height, 1))
-    )
+    grids = grids.reshape(count, *scale.shape[-2:]) if block else grids.reshape(1, 1, 1)
+    if grids.shape[1] == 1:  # parts of the rows have the same factors
+        rows, grids = 1, np.broadcast_to(grids, (count, height, grids.shape[2]))
     step = max(_COUNT // max(width, 1) // rows, 1)
     with np.errstate(over="ignore"):
         for n, first in itertools.product(range(count), range(0, grids.shape[1], step)):
@@ -267,7 +274,7 @@ _METHODS: Mapping[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], tupl
             ),
             "fbgemm_fp8": (
                 ("quant_method", "activation_scale_ub", "modules_to_not_convert"),
-                lambda config: (_ROW,),
+                lambda config: (_ROW, _OUTPUT),
             ),
             "compressed-tensors": (
                 (

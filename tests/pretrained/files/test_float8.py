@@ -29,7 +29,14 @@ def equal(ours, theirs):
 
 @pytest.mark.parametrize(
     ("block", "shape"),
-    [((2, 3), (3, 3, 3)), ((8, 8), (3, 1, 1)), ((1, 2**40), (3, 5, 1)), (None, ()), (None, (1,))],
+    [
+        ((2, 3), (3, 3, 3)),
+        ((8, 8), (3, 1, 1)),
+        ((1, 2**40), (3, 5, 1)),
+        ((2**40, 1), (3, 1, 7)),
+        (None, ()),
+        (None, (1,)),
+    ],
 )
 def test_codes_times_scales(block, shape, monkeypatch):
     # several parts of a matrix
@@ -192,6 +199,34 @@ def test_experts_of_codes_are_those_of_their_floats(name, tmp_path):
     assert fk.pretrained.load(tmp_path / "again").model == expected.model
     quantized = fk.pretrained.load(folder, dtype="float32", part=part, quantize="int4").model
     assert quantized == fk.quantize(expected.model, "int4")
+
+
+@pytest.mark.exhaustive
+def test_kernels_of_all_experts_with_a_scale_for_each_output(tmp_path):
+    """As transformers writes Llama 4: kernels (e, i, o), and scales (e, 1, o) or, of "down_proj", (e, o, 1)."""
+    entry = option_checks.stored(option_checks.DECODERS)["llama4_text"]
+    tensors = {name: option_checks.weights(name, shape) for name, shape in entry["tensors"].items()}
+    coded, plain = dict(tensors), dict(tensors)
+    for name, array in tensors.items():
+        if ".experts." not in name:
+            continue
+        scale = np.abs(array).max(axis=1, keepdims=True) / 448
+        coded[name] = (array / scale).astype(float8_folders.CODES)
+        plain[name] = coded[name].astype("float32") * scale
+        coded[f"{name}_scale"] = scale.reshape(len(scale), -1, 1) if "down" in name else scale
+    matrices = {n: a for n, a in tensors.items() if a.ndim == 2 and "shared_expert" in n}
+    matrices = float8_folders.of_floats(matrices, ROWS, "_scale")
+    coded, plain = coded | matrices, plain | floats(matrices, ROWS)
+    quantization = {"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0}
+    folder = write_folder(tmp_path / "codes", coded, quantization, entry["config"])
+    expected = fk.pretrained.load(write_folder(tmp_path / "plain", plain, None, entry["config"]))
+    assert fk.pretrained.load(folder).model == expected.model
+    down = next(name for name in coded if name.endswith("down_proj_scale"))
+    for shape in ((4, 12, 1), (4, 1, 12), (4, 24), (24,)):
+        damaged = {**coded, down: np.ones(shape, "float32")}
+        write_folder(folder, damaged, quantization, entry["config"])
+        with pytest.raises(fk.FileError, match=r"a scale of floats \(4, 1, 24\) or \(4, 24, 1\)"):
+            fk.pretrained.load(folder)
 
 
 @pytest.mark.exhaustive
