@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import string
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.nn.attention_blocks import Take, whole
+from fkeras.nn.cpu.products import varied
 from fkeras.nn.numerics.dtypes import wide_dtype
 from fkeras.nn.numerics.slopes import divide
 from fkeras.nn.softmax import exponentials
@@ -18,6 +20,9 @@ from fkeras.nn.weighted_means import rows_of, weighted_mean
 
 #: a mask as a function of `take`, which selects queries: (b or 1, heads or 1, n or 1, s or 1), or None
 MaskOf = Callable[[Take], jax.Array | None]
+
+# number of queries that read a key, from which the scores are large
+_MANY = 64
 
 
 def attend(
@@ -58,7 +63,11 @@ def attend(
     scores, keys, queries = equations(key.ndim, axes, parts.grouped)
     equation = f"{scores},{keys}->{queries}"
     if value.dtype == wide_dtype(value.dtype):
-        y = weighted_mean(equation, parts.weights, parts.total, value)
+        order = queries
+        if _is_ordered(query, key, axes):
+            order, value = _rows(scores, queries, axes), varied(value, axes[0], parts.weights)
+        y = weighted_mean(f"{scores},{keys}->{order}", parts.weights, parts.total, value)
+        y = y if order == queries else jnp.einsum(f"{order}->{queries}", y)
     else:
         # divide after the sum over keys: the result is the smallest array.
         # A product: XLA's TPU compiler would compute the quotients of the gradient again for each tile of
@@ -149,6 +158,9 @@ def _exponentials(
         others = (1,) * (query.ndim - len(axes) - 3)
         sinks = jnp.reshape(sinks, (sinks.shape[0], *others, heads, *(1,) * (2 * len(axes))))
         sinks = sinks.astype(wide_dtype(query.dtype))
+    is_ordered = _is_ordered(query, key, axes)
+    if is_ordered:
+        key = varied(key, axes[0], query)
     if _is_one_query(query, axes):
         # XLA's TPU compiler would copy both halves of a rotated query for their concatenation in the product
         query = jax.lax.optimization_barrier(query)
@@ -157,6 +169,9 @@ def _exponentials(
         query = jnp.reshape(query, (*query.shape[:-2], groups, heads // groups, query.shape[-1]))
         mask, bias, sinks = (_split_heads(x, groups, 2 * len(axes)) for x in (mask, bias, sinks))
     scores, keys, queries = equations(key.ndim, axes, grouped)
+    if grouped and is_ordered:
+        order = _rows(scores, queries, axes)
+        query, queries = jnp.einsum(f"{queries}->{order}", query), order
     logits = wide_product(f"{queries},{keys}->{scores}", query, key)
     if soft_cap is not None:
         logits = soft_cap * jnp.tanh(logits / soft_cap)
@@ -171,6 +186,21 @@ def _exponentials(
 def _is_one_query(query: jax.Array, axes: Sequence[int]) -> bool:
     """Returns whether the attended axes have one entry, as in a step of decoding; False for symbolic sizes."""
     return all(query.shape[axis] == 1 for axis in axes)
+
+
+def _is_ordered(query: jax.Array, key: jax.Array, axes: Sequence[int]) -> bool:
+    """Returns whether queries and results have the order of the scores' rows in products; True for symbolic sizes.
+
+    Otherwise XLA's CPU compiler transposes the scores, which are larger if many queries read a key.
+    """
+    sizes = [query.shape[axis] for axis in axes]
+    known = all(isinstance(size, int) for size in sizes)
+    return not known or math.prod(sizes) * query.shape[-2] >= _MANY * key.shape[-2]
+
+
+def _rows(scores: str, queries: str, axes: Sequence[int]) -> str:
+    """Returns the subscripts of queries in the order of the scores' rows."""
+    return scores[: -len(axes)] + queries[-1]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -10,6 +10,7 @@ from fkeras.nn.attention import attend
 from fkeras.nn.attention_blocks import by_blocks
 from fkeras.nn.attention_choice import dot_product_attention
 from fkeras.nn.cpu import forms
+from fkeras.programs.walk import all_equations
 
 CAUSAL = masks.Causal()
 LENGTH = 300  # two blocks and a part of a block
@@ -421,3 +422,44 @@ def test_training_with_dropout_needs_no_array_of_all_scores():
 
     for function in (train, lambda x: built(x, x), jax.grad(lambda x: train(x).sum())):
         assert "2100,2100" not in str(jax.make_jaxpr(function)(x))
+
+
+@pytest.mark.parametrize("axes", [(1,), (1, 2), (2,)])
+def test_scores_of_grouped_heads_are_not_transposed(axes):
+    query, key = (jnp.ones((2, 33, 32, heads, 3)) for heads in (4, 2))
+
+    def loss(*arrays):
+        return attend(*arrays, axes=axes).sum()
+
+    program = jax.make_jaxpr(jax.grad(loss, (0, 1, 2)))(query, key, key)
+    sizes = {"exp": [], "transpose": []}
+    for equation in all_equations(program.jaxpr):
+        sizes.get(equation.primitive.name, []).append(equation.outvars[0].aval.size)
+    assert max(sizes["transpose"]) <= query.size < max(sizes["exp"])
+
+
+@pytest.mark.parametrize(("heads", "groups"), [(4, 4), (4, 2)])
+def test_weights_are_the_left_operand(heads, groups):
+    # as the right operand, XLA's CPU compiler would transpose the weights
+    query, key, value = _inputs(64, heads, groups)
+    text = jax.jit(attend).lower(query, key, value).as_text()
+    rows = (2, groups, 2, 64) if heads != groups else (2, groups, 64)
+    assert f"(tensor<{'x'.join(map(str, rows))}x64xf32>, tensor<2x64x{groups}x5xf32>)" in text
+
+
+@pytest.mark.parametrize("known", ["keys", "values"])
+@pytest.mark.parametrize("groups", [2, 1])
+def test_equal_entries_that_the_compiler_knows(groups, known):
+    query, key, value = (_normal(1, 64, heads, 64) for heads in (2, groups, groups))
+    # a program that reads memory before it writes there reads these numbers
+    garbage = [np.full(size, np.nan, "float32") for size in (4096, 8192, 16384) for _ in range(2)]
+    del garbage
+    if known == "keys":
+        mean = jax.jit(lambda query, value: attend(query, jnp.full_like(key, 0.5), value))
+        y = mean(query, value)
+        expected = np.repeat(value.mean(1, keepdims=True), 2 // groups, axis=2)
+        np.testing.assert_allclose(y, np.broadcast_to(expected, y.shape), atol=1e-5)
+    else:
+        sums = jax.jit(lambda query, key: attend(query, key, jnp.ones_like(value)).sum(-1))
+        y = sums(query, key)
+        np.testing.assert_allclose(y, np.full_like(y, 64), rtol=1e-5)

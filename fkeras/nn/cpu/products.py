@@ -68,3 +68,43 @@ def row_product(x: jax.Array, kernel: jax.Array, axes: int) -> jax.Array:
     if x.ndim - axes < 2:
         return jnp.tensordot(x, kernel, axes)
     return compute(RowProduct(axes), x, kernel)
+
+
+@dataclasses.dataclass(frozen=True)
+class Varied(Form):
+    """An array, of which XLA's CPU compiler does not know that all entries are equal: operands x and a source.
+
+    With jaxlib 0.10.2, a compiled product is wrong if all entries of its right operand are equal in each matrix,
+    the compiler knows so, the result has 4,096 entries or more, and a reduction is in the same loop.
+
+    Args:
+        axis: an axis of the matrices.
+    """
+
+    linear: ClassVar[tuple[int, ...]] = (0,)
+
+    axis: int
+
+    def default(self, *operands: jax.Array) -> jax.Array:
+        return operands[0]
+
+    def fast(self, *operands: jax.Array) -> jax.Array:
+        x, source = operands
+        # No place is below zero, but the compiler does not find out that this number is not positive.
+        number = -jnp.abs(jnp.sum(source[(slice(1),) * source.ndim]))
+        places = jax.lax.broadcasted_iota(number.dtype, x.shape, self.axis)
+        return jnp.where(places < number, jnp.zeros_like(x), x)
+
+
+def varied(x: jax.Array, axis: int, source: jax.Array) -> jax.Array:
+    """Returns `x`, the right operand of a product, with entries that XLA's CPU compiler does not know.
+
+    Args:
+        axis: an axis of the matrices of `x`.
+        source: an array of floats that the compiler does not know.
+
+    Example:
+        >>> varied(jnp.ones((2, 3)), 0, jnp.array([-5.0])).sum()
+        Array(6., dtype=float32)
+    """
+    return compute(Varied(axis), x, source)

@@ -8,7 +8,7 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from fkeras.nn.cpu.products import RowProduct, row_product
+from fkeras.nn.cpu.products import RowProduct, row_product, varied
 
 RNG = np.random.default_rng(0)
 #: shapes of x and of the kernel, and the number of the axes of the sum
@@ -186,3 +186,34 @@ def test_sizes_that_a_program_leaves_open():
     for sizes in ((2, 5), (1, 1)):
         x = _draw(*sizes, 3)
         np.testing.assert_allclose(program.call(x), np.tensordot(x, kernel, 1), atol=1e-6)
+
+
+@pytest.mark.parametrize("source", [[-5.0], [np.inf], [np.nan], []])
+def test_entries_that_the_compiler_does_not_know(source):
+    x, source = _draw(2, 3), jnp.asarray(source)
+
+    def results(function):
+        score = lambda x, source: jnp.sum(function(x, source) ** 3)  # noqa: E731
+        slope = jax.grad(score)
+        both = jax.jit(lambda x, source: (function(x, source), slope(x, source)))
+        return both(x, source), jax.vmap(slope, (0, None))(x, source)
+
+    for ours, theirs in zip(
+        jax.tree.leaves(results(lambda x, source: varied(x, x.ndim - 1, source))),
+        jax.tree.leaves(results(lambda x, source: x)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_product_with_entries_that_are_equal():
+    x = _draw(64, 8)
+
+    def sums(x):
+        return (x @ varied(jnp.ones((8, 64)), 0, x)).sum(-1)
+
+    np.testing.assert_allclose(jax.jit(sums)(x), 64 * x.sum(-1), rtol=1e-4, atol=1e-4)
+    for platform in ("cuda", "tpu"):
+        assert (
+            "select" not in jax.jit(sums).trace(x).lower(lowering_platforms=(platform,)).as_text()
+        )
