@@ -21,8 +21,6 @@ def moments(
     x: jax.Array,
     axis: int = -1,
     mask: jax.Array | None = None,
-    shift: jax.Array | None = None,
-    epsilon: float = 0.0,
     from_bfloat16: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
     """Computes the mean and the biased variance over all axes except `axis`.
@@ -30,8 +28,6 @@ def moments(
     Args:
         x: array of shape (b, ..., c) in a dtype wide enough for sums.
         mask: Boolean array with the axes of `x` except the last; False excludes a position.
-        shift: an estimate of the mean, of shape (c,), or None; see `mean_and_variance`.
-        epsilon: the number that is added to the variance.
         from_bfloat16: whether `x` was cast from bfloat16; see `mean_and_variance`.
 
     Returns:
@@ -44,8 +40,7 @@ def moments(
     """
     axes = tuple(a for a in range(x.ndim) if a != axis % x.ndim)
     if mask is None:
-        shift = None if shift is None else align(shift.astype(x.dtype), x.ndim, axis)
-        mean, variance = mean_and_variance(x, axes, shift, epsilon, from_bfloat16=from_bfloat16)
+        mean, variance = mean_and_variance(x, axes, from_bfloat16=from_bfloat16)
         return jnp.squeeze(mean, axes), jnp.squeeze(variance, axes)
     counted = jnp.broadcast_to(mask.astype(bool)[..., None], x.shape)
     # as in Keras, epsilon in the count gives mean 0 if the mask excludes everything

@@ -2,23 +2,18 @@
 
 The variance is the mean square of the differences from the mean, so that an array is read for the mean and
 again for the variance. The difference of the mean square and the squared mean needs one pass, which XLA
-puts into the operation that makes the array, but far from zero this difference loses all digits. With a
-shift c near the mean, E[(x - c)²] - E[x - c]², the difference loses about log2(1 + (mean - c)² / variance)
-bits.
+puts into the operation that makes the array, but far from zero this difference loses all digits.
 
-The shift is the mean of a part of the array, at least 1/16: then (mean - c)² is at most 15 times the
-variance, whatever the values. TPUs need no shift: one reduction merges the counts, means and sums of squared
-differences of the parts of the array (`_merged`). The reduction joins no convolution. On TPUs, a caller may
-give a shift that does not depend on the result of a convolution, such as a moving mean: then the sums join
-the convolution. If the shift turns out to be farther than 4 standard deviations from the mean, the variance is
-computed in two passes. Over a small array this check takes longer than a second pass, so there are always two.
+On GPUs, a shift c near the mean prevents this: E[(x - c)²] - E[x - c]² loses about
+log2(1 + (mean - c)² / variance) bits. The shift is the mean of a part of the array, at least 1/16: then
+(mean - c)² is at most 15 times the variance, whatever the values.
 
-Values cast from bfloat16 have 8 significant bits, and the sums in float32 have 24. For these values there is no second
-pass: one pass with the given shift or 0, whichever is nearer to the mean, has a smaller error than the rounding to
-bfloat16, unless almost all values are equal. By the estimate of the TPU's compiler, the conditional of a second pass
-adds 37 % to the cycles of a convolutional network. Without a shift, sums of squares that are split into exact parts
-(`of_bfloat16`) have errors below 0.2 %, which is the rounding of a result to bfloat16, whatever the values. Unlike the
-reduction of tuples, these sums join the product that makes the array.
+On TPUs, sums join the convolution or product that makes the array, but a shift that depends on the array would
+separate them. Instead, numbers and their squares are split into parts of 12 bits. At most 2,048 parts have an exact
+sum if their exponents are equal, as they are where the difference loses digits. Sums of more numbers are pairs of
+floats: a rounded sum and its rounding error. These sums have about 48 bits, so that the variance is as exact as in
+two passes for means of up to 10,000 standard deviations, and has an error of 1 % at 1,000,000, where float32 rounds
+the numbers themselves to 6 % of a deviation. Numbers cast from bfloat16 have fewer parts.
 """
 
 from __future__ import annotations
@@ -35,21 +30,21 @@ from fkeras.nn.cpu.forms import Form, On, compute
 
 # the mean of 1 / _PART of the elements is the shift
 _PART = 16
-# bytes of an array whose second pass takes a TPU less time than the check of the shift, by its compiler
-_SMALL = 1 << 20
-# elements whose squares in bfloat16 have an exact sum
-_EXACT = 1 << 12
-# lanes of a TPU register, which the last axis fills
-_LANES = 128
-# (mean - shift)² / variance of a shift that loses no more digits than the mean of a part
-_FAR = 16.0
+# numbers of 12 bits have a sum of at most 24 bits; half of 2^12, since numbers near a power of two have two exponents
+_EXACT = 1 << 11
+# fewer numbers than these are not worth a sum of their own
+_SHORT = 64
+# numbers of devices that share an axis divide this number
+_SHARDS = 256
+# counts of numbers that a float32 holds
+_COUNTED = 1 << 24
+
+_Pair = tuple[jax.Array, jax.Array]
 
 
 def mean_and_variance(
     x: jax.Array,
     axes: tuple[int, ...],
-    shift: jax.Array | None = None,
-    epsilon: float = 0.0,
     groups: tuple[int, int] | None = None,
     from_bfloat16: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
@@ -60,12 +55,9 @@ def mean_and_variance(
     Args:
         x: array in a dtype wide enough for sums.
         axes: axes from 0.
-        shift: an estimate of the mean that does not depend on `x`, with the shape of the result, or
-            None.
-        epsilon: the number that is added to the variance: smaller differences do not matter.
         groups: `(axis, number)`: the positions of this axis form groups, each of which has one mean and
-            one variance. The axis keeps its size; there is no shift.
-        from_bfloat16: whether `x` was cast from bfloat16: one pass is then exact enough.
+            one variance. The axis keeps its size.
+        from_bfloat16: whether `x` was cast from bfloat16: fewer sums are then as exact.
 
     Example:
         >>> mean_and_variance(jnp.array([[1.0, 3.0]]), (1,))
@@ -75,7 +67,7 @@ def mean_and_variance(
     """
     if not axes and groups is None:
         return x, jnp.zeros_like(x)
-    return _moments(axes, epsilon, groups, from_bfloat16, x, shift)
+    return _moments(axes, groups, from_bfloat16, x)
 
 
 def centred_and_variance(
@@ -121,56 +113,47 @@ def _centred_jvp(
     return (centred, variance), (centred_tangent, 2 * _mean(centred * chosen, axes, groups))
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2, 3))
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
 def _moments(
-    axes: tuple[int, ...],
-    epsilon: float,
-    groups: tuple[int, int] | None,
-    from_bfloat16: bool,
-    x: jax.Array,
-    shift: jax.Array | None,
+    axes: tuple[int, ...], groups: tuple[int, int] | None, from_bfloat16: bool, x: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    shifts = () if shift is None else (shift,)
-    mean = compute(_Mean(axes, groups, from_bfloat16), x, *shifts)
-    return mean, compute(_Variance(axes, groups, epsilon, from_bfloat16), x, mean, *shifts)
+    mean = compute(_Mean(axes, groups, from_bfloat16), x)
+    return mean, compute(_Variance(axes, groups, from_bfloat16), x, mean)
 
 
 @_moments.defjvp
 def _moments_jvp(
     axes: tuple[int, ...],
-    epsilon: float,
     groups: tuple[int, int] | None,
     from_bfloat16: bool,
     primals: Any,
     tangents: Any,
 ) -> Any:
-    x, tangent = primals[0], tangents[0]
-    mean, variance = _moments(axes, epsilon, groups, from_bfloat16, *primals)
+    ((x,), (tangent,)) = primals, tangents
+    mean, variance = _moments(axes, groups, from_bfloat16, x)
     slope = 2 * _mean((x - mean) * tangent, axes, groups)
     return (mean, variance), (_mean(tangent, axes, groups), slope)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Mean(Form):
-    """The mean of an array; the second operand, if any, is a shift."""
+    """The mean of an array."""
 
     axes: tuple[int, ...]
     groups: tuple[int, int] | None = None
     from_bfloat16: bool = False
 
-    def default(self, x: jax.Array, *_: jax.Array) -> jax.Array:
+    def default(self, x: jax.Array) -> jax.Array:
         return _grouped(self._shifted(x), self.groups)
 
-    def fast(self, x: jax.Array, *_: jax.Array) -> jax.Array:
+    def fast(self, x: jax.Array) -> jax.Array:
         return _mean(x, self.axes, self.groups)
 
-    def tpu(self, x: jax.Array, *shift: jax.Array) -> jax.Array:
-        # a shift may be too far for a mean of differences
-        if shift:
+    def tpu(self, x: jax.Array) -> jax.Array:
+        if not _has_exact_sums(x, self.axes):
             return self.fast(x)
-        if self.from_bfloat16 and _has_exact_sums(x, self.axes, self.groups):
-            return self.fast(_rounded(x))
-        return _grouped(_merged(x, self.axes)[0], self.groups)
+        mean, _ = _from_exact_sums(x, self.axes, self.from_bfloat16)
+        return _grouped(mean, self.groups)
 
     def _shifted(self, x: jax.Array) -> jax.Array:
         # the sum that `_Variance` needs, so that XLA computes no third sum
@@ -180,72 +163,29 @@ class _Mean(Form):
 
 @dataclasses.dataclass(frozen=True)
 class _Variance(Form):
-    """The variance of an array; operands: the array, its mean, and a shift, if any."""
+    """The variance of an array; operands: the array and its mean."""
 
     axes: tuple[int, ...]
     groups: tuple[int, int] | None = None
-    epsilon: float = 0.0
     from_bfloat16: bool = False
 
-    def default(self, x: jax.Array, mean: jax.Array, *_: jax.Array) -> jax.Array:
+    def default(self, x: jax.Array, mean: jax.Array) -> jax.Array:
         part = mean_of_part(x, self.axes)
-        return self._over_groups(_Mean(self.axes)._shifted(x), self._shifted(x, part), mean)
+        difference = x - part
+        square = jnp.mean(jnp.square(difference), self.axes, keepdims=True)
+        shifted = jnp.square(jnp.mean(difference, self.axes, keepdims=True))
+        # squares that overflow give infinity, as in two passes, not infinity - infinity
+        variance = jnp.where(jnp.isinf(square), square, jnp.maximum(square - shifted, 0))
+        return self._over_groups(_Mean(self.axes)._shifted(x), variance, mean)
 
-    def fast(self, x: jax.Array, mean: jax.Array, *_: jax.Array) -> jax.Array:
+    def fast(self, x: jax.Array, mean: jax.Array) -> jax.Array:
         return _mean(jnp.square(x - mean), self.axes, self.groups)
 
-    def tpu(self, x: jax.Array, mean: jax.Array, *shifts: jax.Array) -> jax.Array:
-        if not shifts:
-            if self.from_bfloat16 and _has_exact_sums(x, self.axes, self.groups):
-                return self.of_bfloat16(_rounded(x))
-            return self._over_groups(*_merged(x, self.axes), mean)
-        if _is_small(x) and not self.from_bfloat16:
+    def tpu(self, x: jax.Array, mean: jax.Array) -> jax.Array:
+        if not _has_exact_sums(x, self.axes):
             return self.fast(x, mean)
-        return self.from_shift(x, mean, *shifts)
-
-    def of_bfloat16(self, x: jax.Array) -> jax.Array:
-        """Computes the variance from sums of `x` and of its squares, as (n * sum(x²) - sum(x)²) / n².
-
-        The squares have 16 bits. Their upper 8 bits have an exact sum where all have similar exponents, which is
-        where the difference loses digits; the lower bits are another sum. The products of the sums are sums of parts
-        with at most 12 bits, so that the largest are exact.
-        """
-        square, length = jnp.square(x), _length(x, self.axes)
-        upper = jax.lax.reduce_precision(square, 8, 7)
-        # a power of two, so that no square of a sum overflows
-        factor = 2.0 ** -length.bit_length()
-        total, highs, lows = (
-            factor * jnp.sum(a, self.axes, keepdims=True) for a in (x, upper, square - upper)
-        )
-        n = factor * length
-        high, part = (jax.lax.reduce_precision(a, 8, 11) for a in (highs, total))
-        rest = total - part
-        smaller = n * (highs - high) - 2 * part * rest + (n * lows - jnp.square(rest))
-        variance = (n * high - jnp.square(part) + smaller) / n**2
-        return jnp.where(jnp.isinf(highs), highs, jnp.maximum(variance, 0))
-
-    def from_shift(self, x: jax.Array, mean: jax.Array, shift: jax.Array) -> jax.Array:
-        """Computes the variance in one pass; if the shift is far from the mean, in float32 in two."""
-        variance = self._shifted(x, shift)
-        distance = jnp.square(mean - shift)
-        # both comparisons are false for a shift of NaN
-        if self.from_bfloat16:
-            nearer = distance <= jnp.square(mean)
-            return jnp.where(nearer, variance, self._shifted(x, jnp.zeros_like(shift)))
-        far = ~jnp.all(distance <= _FAR * (variance + self.epsilon))
-
-        def two_passes(_: Any) -> tuple[jax.Array, jax.Array]:
-            return jnp.zeros((), bool), self.fast(x, mean)
-
-        # a loop of at most one step: a conditional would keep `x` out of the fast memory of TPUs
-        return jax.lax.while_loop(lambda carry: carry[0], two_passes, (far, variance))[1]
-
-    def _shifted(self, x: jax.Array, shift: jax.Array) -> jax.Array:
-        difference = x - shift
-        mean = jnp.mean(difference, self.axes, keepdims=True)
-        square = jnp.mean(jnp.square(difference), self.axes, keepdims=True)
-        # squares that overflow give infinity, as in two passes, not infinity - infinity
-        return jnp.where(jnp.isinf(square), square, jnp.maximum(square - jnp.square(mean), 0))
+        moments = _from_exact_sums(x, self.axes, self.from_bfloat16)
+        return self._over_groups(*moments, mean)
 
     def _over_groups(self, means: jax.Array, variances: jax.Array, mean: jax.Array) -> jax.Array:
         if self.groups is None:
@@ -268,63 +208,122 @@ def _grouped(array: jax.Array, groups: tuple[int, int] | None) -> jax.Array:
     return jnp.repeat(means, size, axis)
 
 
-def _merged(x: jax.Array, axes: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
-    """Returns the mean and the variance from one reduction of tuples.
+def _has_exact_sums(x: jax.Array, axes: tuple[int, ...]) -> bool:
+    length = math.prod(x.shape[axis] for axis in axes)
+    # an unknown size is no `int`
+    return x.dtype == jnp.float32 and isinstance(length, int) and 0 < length < _COUNTED
 
-    A tuple describes a part of the array: the count, an element, the mean minus this element, and the sum
-    of the squared differences from the mean. Merging two parts compares their means, so that no digits
-    are lost, in any order of merging. The mean is split because a mean in one number would be rounded in
-    each merge; the element of a merged part is the nearer to its mean.
+
+def _from_exact_sums(
+    x: jax.Array, axes: tuple[int, ...], from_bfloat16: bool
+) -> tuple[jax.Array, jax.Array]:
+    """Returns the mean and the variance from sums of `x` and of its squares that keep all digits.
+
+    The variance is (n * sum(x²) - sum(x)²) / n². A power of two near 1 / n multiplies the sums, so that no
+    square of a sum overflows.
     """
     if not axes:
         return x, jnp.zeros_like(x)
-    # Results of a reduction that nobody reads become bfloat16 on TPUs; integers stay exact.
-    integer = jnp.int32 if x.dtype == jnp.float32 else jnp.int64
-    pack = functools.partial(jax.lax.bitcast_convert_type, new_dtype=integer)
-    unpack = functools.partial(jax.lax.bitcast_convert_type, new_dtype=x.dtype)
-
-    def merge(a: tuple[jax.Array, ...], b: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        (a_count, *a_packed, a_squares, _), (b_count, *b_packed, b_squares, _) = a, b
-        (a_element, a_rest), (b_element, b_rest) = map(unpack, a_packed), map(unpack, b_packed)
-        count, between, empty = a_count + b_count, b_element - a_element, a_count == 0
-        zero = jnp.zeros_like(between)
-        difference = jnp.where(empty, zero, between) + (b_rest - a_rest)
-        share = b_count / jnp.maximum(count, jnp.ones_like(count))
-        rest = a_rest + difference * share
-        moved = empty | (jnp.abs(rest - between) < jnp.abs(rest))
-        element = jnp.where(moved, b_element, a_element)
-        rest = jnp.where(empty, b_rest, jnp.where(moved, rest - between, rest))
-        # in this order, a large difference times a count of 0 is 0
-        squares = a_squares + b_squares + difference * (difference * (a_count * share))
-        return count, pack(element), pack(rest), squares, element + rest
-
-    zeros = jnp.zeros_like(x)
-    operands = (jnp.ones_like(x), pack(x), pack(zeros), zeros, x)
-    starts = tuple(jnp.zeros((), operand.dtype) for operand in operands)
-    count, _, _, squares, mean = jax.lax.reduce(operands, starts, merge, axes)
-    return jnp.expand_dims(mean, axes), jnp.expand_dims(squares / count, axes)
-
-
-def _has_exact_sums(x: jax.Array, axes: tuple[int, ...], groups: tuple[int, int] | None) -> bool:
-    length = _length(x, axes)
-    return groups is None and isinstance(length, int) and 0 < length <= _EXACT
+    shape = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
+    length = math.prod(x.shape[axis] for axis in axes)
+    factor = 2.0 ** -length.bit_length()
+    if from_bfloat16:
+        # XLA would sum the numbers before their rounding: the mean would not be that of the rounded numbers
+        x = jax.lax.reduce_precision(x, 8, 7)
+    x, first, rest = _stages(x, axes)
+    total, squares = (
+        [factor * jnp.sum(part, first, keepdims=True) for part in parts]
+        for parts in _parts(x, from_bfloat16)
+    )
+    sums: tuple[jax.Array, ...] = (*_pair(*total), *_pair(*squares))
+    if rest:
+        zeros = tuple(jnp.zeros((), x.dtype) for _ in sums)
+        sums = jax.lax.reduce(
+            sums, zeros, lambda a, b: _add(a[:2], b[:2]) + _add(a[2:], b[2:]), rest
+        )
+        # XLA would remove the sums of squares from the reduction for the mean, which would be a second one
+        sums = jax.lax.optimization_barrier(sums)
+    mean, mean_error, square, square_error = (a.reshape(shape) for a in sums)
+    count = jnp.full(shape, factor * length, x.dtype)
+    (a, a_error), (b, b_error) = _product(square, count), _product(mean, mean)
+    errors = (a_error - b_error) + (square_error * count - 2 * mean * mean_error)
+    variance = jnp.maximum((a - b) + errors, 0) / jnp.square(count)
+    # squares that overflow give infinity, as in two passes
+    variance = jnp.where(jnp.isinf(square), square, variance)
+    return (mean + mean_error) / count, variance
 
 
-def _length(x: jax.Array, axes: tuple[int, ...]) -> Any:
-    return math.prod(x.shape[axis] for axis in axes)
+def _stages(
+    x: jax.Array, axes: tuple[int, ...]
+) -> tuple[jax.Array, tuple[int, ...], tuple[int, ...]]:
+    """Returns an array, its axes with exact sums of 12 bits, and the other axes of the sums.
+
+    The array is `x`, or `x` with one long axis as two axes.
+    """
+    first: list[int] = []
+    size = 1
+    for axis in sorted(axes, reverse=True):
+        if size * x.shape[axis] <= _EXACT:
+            first.append(axis)
+            size *= x.shape[axis]
+    rest = tuple(axis for axis in axes if axis not in first)
+    if not rest or size >= _SHORT:
+        return x, tuple(first), rest
+    long = max(rest, key=lambda axis: x.shape[axis])
+    length = x.shape[long]
+    # an axis in front of others may be sharded: the number of parts remains a multiple of that of the devices
+    shards = math.gcd(length, _SHARDS) if long < x.ndim - 1 else 1
+    part = max(d for d in range(1, _EXACT // size + 1) if length // shards % d == 0)
+    x = x.reshape(*x.shape[:long], length // part, part, *x.shape[long + 1 :])
+    first, rest = ([a + (a > long) for a in some] for some in (first, rest))
+    return x, (*first, long + 1), tuple(rest)
 
 
-def _rounded(x: jax.Array) -> jax.Array:
-    # XLA would sum the numbers before their rounding: the mean would not be that of the rounded numbers
-    return jax.lax.reduce_precision(x, 8, 7)
+def _parts(x: jax.Array, from_bfloat16: bool) -> tuple[tuple[jax.Array, ...], ...]:
+    """Returns the parts of 12 bits of `x`, and those of its square with the rounding error."""
+    square = jnp.square(x)
+    upper = _upper(square)
+    if from_bfloat16:
+        return (x,), (upper, square - upper)
+    high = _upper(x)
+    low = x - high
+    error = ((jnp.square(high) - square) + 2 * high * low) + jnp.square(low)
+    return (high, low), (upper, square - upper, error)
 
 
-def _is_small(x: jax.Array) -> bool:
-    # an unknown size is no `int`
-    if not all(isinstance(size, int) for size in x.shape):
-        return False
-    *rows, channels = x.shape
-    return math.prod(rows) * -(-channels // _LANES) * _LANES * x.dtype.itemsize <= _SMALL
+def _upper(x: jax.Array) -> jax.Array:
+    return jax.lax.reduce_precision(x, 8, 11)
+
+
+def _pair(high: jax.Array, *lower: jax.Array) -> _Pair:
+    """Returns a sum of few numbers as a rounded sum and its rounding error."""
+    zero = jnp.zeros_like(high)
+    pair, infinite = (high, zero), jnp.isinf(high)
+    for number in lower:
+        # an infinite number has no lower part
+        pair = _add(pair, (jnp.where(infinite, zero, number), zero))
+    return pair
+
+
+def _add(a: _Pair, b: _Pair) -> _Pair:
+    total, error = _two_sum(a[0], b[0])
+    return _two_sum(total, error + (a[1] + b[1]))
+
+
+def _two_sum(a: jax.Array, b: jax.Array) -> _Pair:
+    """Returns a rounded sum and its rounding error, by Knuth."""
+    total = a + b
+    change = total - a
+    error = (a - (total - change)) + (b - change)
+    # infinity - infinity is no rounding error
+    return total, jnp.where(jnp.isinf(total), jnp.zeros_like(error), error)
+
+
+def _product(a: jax.Array, b: jax.Array) -> _Pair:
+    """Returns a rounded product and its rounding error, by Dekker."""
+    a_high, b_high, product = _upper(a), _upper(b), a * b
+    a_low, b_low = a - a_high, b - b_high
+    return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
 def mean_of_part(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:

@@ -214,8 +214,7 @@ class BatchNormalization(fk.Layer):
         uses_batch = context.training and (self.trainable or self.frozen == "batch")
         # a batch without rows has no statistics
         if uses_batch and 0 not in x.shape:
-            shift = context.state["moving_mean"]
-            mean, variance = moments(x, self.axis, context.mask, shift, self.epsilon, from_bfloat16)
+            mean, variance = moments(x, self.axis, context.mask, from_bfloat16)
             if self.renorm:
                 stddev = jnp.sqrt(variance + self.epsilon)
                 gamma, beta = self._renormalize(context.state, mean, stddev, gamma, beta)
