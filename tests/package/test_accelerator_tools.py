@@ -66,26 +66,6 @@ def test_a_conditional_counts_as_its_cheapest_branch():
     assert program.counts["fusion"] == 1
 
 
-SECOND_PASS = (
-    BRANCHES.partition("ENTRY")[0]
-    + """
-%far (state: (pred[], f32[4])) -> pred[] {
-  ROOT %flag = pred[] get-tuple-element(%state), index=0
-}
-
-ENTRY %main (a: f32[4], state: (pred[], f32[4])) -> f32[4] {
-  %usual = f32[4]{0} fusion(%a), kind=kLoop, calls=%fused, backend_config={"estimated_cycles":"10"}
-  ROOT %chosen = (pred[], f32[4]) while(%state), condition=%far, body=%rare
-}
-"""
-)
-
-
-def test_a_loop_with_a_boolean_condition_counts_as_zero_steps():
-    program = programs.Program(SECOND_PASS, trips=8)
-    assert (program.cycles, program.rare) == (10, 70)
-
-
 SLICED = """\
 %fused (p: f32[64]) -> f32[4] {
   %p = f32[64]{0} parameter(0)
@@ -103,6 +83,49 @@ def test_a_fusion_that_slices_an_operand_reads_the_slice():
     assert programs.Program(SLICED, trips=1).bytes == 16 + 16
     whole = SLICED.replace("slice(%p), slice={[0:4]}", "reduce(%p)")
     assert programs.Program(whole, trips=1).bytes == 16 + 256
+
+
+UPDATED = """\
+%fused (p: f32[64], q: f32[4], i: s32[]) -> f32[64] {
+  %p = f32[64]{0} parameter(0)
+  %q = f32[4]{0} parameter(1)
+  %i = s32[]{:T(128)} parameter(2)
+  ROOT %update = f32[64]{0} dynamic-update-slice(%p, %q, %i)
+}
+
+ENTRY %main (a: f32[64], b: s4[5], i: s32[]) -> f32[64] {
+  %a = f32[64]{0} parameter(0)
+  %b = f32[4]{0} parameter(1)
+  %i = s32[]{:T(128)} parameter(2)
+  ROOT %fusion = f32[64]{0} fusion(%a, %b, %i), kind=kLoop, calls=%fused
+}
+"""
+
+
+def test_an_update_in_place_moves_the_update():
+    assert programs.Program(UPDATED, trips=1).bytes == 16 + 16 + 4
+    alone = UPDATED.replace(
+        "fusion(%a, %b, %i), kind=kLoop, calls=%fused", "dynamic-update-slice(%a, %b, %i)"
+    )
+    assert programs.Program(alone, trips=1).bytes == 16 + 16 + 4
+    # the result is another array
+    read = UPDATED.replace("ROOT %update", "%update").replace(
+        "}\n\nENTRY", "  ROOT %sum = f32[64]{0} add(%p, %update)\n}\n\nENTRY"
+    )
+    assert programs.Program(read, trips=1).bytes == 256 + 256 + 16 + 4
+
+
+MOVED = """\
+ENTRY %main (a: s4[5]) -> s4[5] {
+  %a = s4[5]{0} parameter(0)
+  %start = (s4[5]{0:S(1)}, s4[5]{0}, u32[]{:S(2)}) copy-start(%a)
+  ROOT %done = s4[5]{0:S(1)} copy-done(%start)
+}
+"""
+
+
+def test_an_asynchronous_copy_moves_its_array_once():
+    assert programs.Program(MOVED, trips=1).bytes == 2 * 3
 
 
 def test_a_compiler_that_is_not_installed_is_named():

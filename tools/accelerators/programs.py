@@ -42,9 +42,15 @@ _FREE = (
     "while",
     "call",
     "conditional",
+    # the ends of asynchronous operations
+    "async-done",
+    "copy-done",
+    "slice-done",
 )
 # operations that read a part of their first operand
 _PARTS = ("slice", "dynamic-slice", "gather")
+# operations that write a part of their first operand in place; the part is another operand
+_UPDATES = {"dynamic-update-slice": 1, "scatter": 2}
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _COLLECTIVES = re.compile(
     r" (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
@@ -125,7 +131,10 @@ def figures(compiled, trips=1):
         "cycles": program.cycles,
         "rare": program.rare,
         "unknown": program.unknown,
-        "bytes": int(cost.get("bytes accessed", program.bytes)),
+        # the TPU's compiler counts one step of a loop
+        "bytes": program.bytes
+        if counts["while"]
+        else int(cost.get("bytes accessed", program.bytes)),
         "temporary": memory.temp_size_in_bytes,
         "fusions": counts["fusion"],
         "copies": counts["copy"] + counts["copy-start"],
@@ -136,25 +145,33 @@ def figures(compiled, trips=1):
     }
 
 
-def _bytes(shape):
-    """Returns the size of the arrays in the text of a shape, such as `(f32[2,3]{1,0}, s32[])`."""
-    return sum(
-        math.prod(map(int, filter(None, sizes.split(",")))) * max(int(bits or 8), 8) // 8
+def _sizes(shape):
+    """Returns the sizes in bytes of the arrays in the text of a shape, such as `(f32[2,3]{1,0}, s4[])`."""
+    return [
+        math.ceil(math.prod(map(int, filter(None, sizes.split(",")))) * int(bits or 8) / 8)
         for _, bits, sizes in _ARRAY.findall(shape)
-    )
+    ]
+
+
+def _bytes(shape):
+    return sum(_sizes(shape))
+
+
+def _results(found):
+    """Returns the names of the results of a computation, given its operations."""
+    name, kind, operands = next((n, k, o) for text, n, _, k, o in found if " ROOT " in text)
+    return re.findall(r"%([\w.\-]+)", operands) if kind == "tuple" else [name]
 
 
 class Program:
     """An optimized program: the operations that the device runs one after the other.
 
     Operations inside of a fusion are no operations of their own. The cycles of the body of a loop count
-    once for each step. A conditional counts as its cheapest branch. A loop whose condition is a Boolean in its
-    carry counts as zero steps: the second pass of BatchNormalization seldom runs.
+    once for each step. A conditional counts as its cheapest branch.
 
     Attributes:
         cycles: the estimated cycles.
-        rare: the additional cycles if each conditional takes its most expensive branch, and each loop with a
-            Boolean condition takes one step.
+        rare: the additional cycles if each conditional takes its most expensive branch.
     """
 
     def __init__(self, text, trips):
@@ -185,10 +202,15 @@ class Program:
             sizes[operation] = _bytes(shape)
             if kind not in _FREE:
                 names = re.findall(r"%([\w.\-]+)", operands)
-                read = [sizes.get(name, 0) for name in names]
+                read, written = [sizes.get(name, 0) for name in names], sizes[operation]
                 if kind == "fusion":
-                    read = self._read_by_fusion(line, read)
-                self.bytes += times * (sizes[operation] + sum(read))
+                    read, written = self._moved_by_fusion(line, read, written)
+                elif kind in _UPDATES:
+                    read[0], written = 0, read[_UPDATES[kind]]
+                elif kind in ("copy-start", "slice-start"):
+                    # the shape ends with that of what is moved and that of a counter
+                    read, written = [], 2 * _sizes(shape)[-2]
+                self.bytes += times * (written + sum(read))
             cycles = self._own_cycles(line)
             if cycles >= _UNKNOWN:
                 self.unknown += 1
@@ -198,11 +220,7 @@ class Program:
             if kind == "while":
                 condition = re.search(r"condition=%?([\w.\-]+)", line)[1]
                 body = re.search(r"body=%?([\w.\-]+)", line)[1]
-                if self._has_boolean_condition(condition):
-                    step = self._alone(body, times)
-                    self.rare += step.cycles + step.rare
-                else:
-                    self._visit(body, times * self._steps(line, condition))
+                self._visit(body, times * self._steps(line, condition))
             elif kind in ("call", "conditional", "async-start"):
                 inner = r"(?:to_apply|calls|true_computation|false_computation)=%?([\w.\-]+)"
                 branches = re.search(r"branch_computations=\{([^}]*)\}", line)
@@ -213,19 +231,32 @@ class Program:
                 for inner in names:
                     self._visit(inner, times)
 
-    def _read_by_fusion(self, line, sizes):
-        """Returns the bytes that a fusion reads of each operand; of an operand that it only slices, the slices."""
+    def _moved_by_fusion(self, line, read, written):
+        """Returns the bytes that a fusion reads of each operand, and the bytes that it writes.
+
+        Of an operand that the fusion only slices, it reads the slices; of an operand that it updates in place, it
+        writes the updates.
+        """
         inner = self.computations.get(re.search(r"calls=%?([\w.\-]+)", line)[1], [])
-        found = [match.groups() for match in map(_OPERATION.match, inner) if match]
-        read = list(sizes)
-        for name, _, kind, number in found:
-            if kind != "parameter":
-                continue
-            users = [(s, k) for _, s, k, o in found if f"%{name}" in re.findall(r"%[\w.\-]+", o)]
-            if users and all(kind in _PARTS for _, kind in users):
-                number = int(number)
-                read[number] = min(read[number], sum(_bytes(shape) for shape, _ in users))
-        return read
+        found = [(text, *match.groups()) for text in inner if (match := _OPERATION.match(text))]
+        read = list(read)
+        shapes = {name: shape for _, name, shape, _, _ in found}
+        results = _results(found) if found else []
+        sources = {}  # the parameter that an operation is, if only its shape changes
+        for _, name, shape, kind, operands in found:
+            names = re.findall(r"%([\w.\-]+)", operands)
+            if kind == "parameter":
+                sources[name] = int(operands)
+                users = [(s, k) for _, _, s, k, o in found if name in re.findall(r"%([\w.\-]+)", o)]
+                if users and all(kind in _PARTS for _, kind in users):
+                    parts = sum(_bytes(shape) for shape, _ in users)
+                    read[sources[name]] = min(read[sources[name]], parts)
+            elif kind == "bitcast" and names[0] in sources:
+                sources[name] = sources[names[0]]
+            elif kind in _UPDATES and names[0] in sources and name in results:
+                read[sources[names[0]]] = 0
+                written -= _bytes(shape) - _bytes(shapes[names[_UPDATES[kind]]])
+        return read, written
 
     def _cheapest(self, names, times):
         """Returns the cheapest branch; adds the additional cycles of the most expensive to `rare`."""
@@ -243,12 +274,6 @@ class Program:
         alone._visit(name, times)
         alone.cycles = alone.by_operation.total()
         return alone
-
-    def _has_boolean_condition(self, condition):
-        results = [
-            line for line in self.computations[condition] if line.lstrip().startswith("ROOT")
-        ]
-        return len(results) == 1 and " get-tuple-element(" in results[0]
 
     def _steps(self, line, condition):
         if known := re.search(r'"known_trip_count":\{"n":"(\d+)"', line):
