@@ -206,7 +206,7 @@ class Program:
                 if kind == "fusion":
                     read, written = self._moved_by_fusion(line, read, written)
                 elif kind in _UPDATES:
-                    read[0], written = 0, read[_UPDATES[kind]]
+                    read[0], written = 0, min(written, read[_UPDATES[kind]])
                 elif kind in ("copy-start", "slice-start"):
                     # the shape ends with that of what is moved and that of a counter
                     read, written = [], 2 * _sizes(shape)[-2]
@@ -255,7 +255,7 @@ class Program:
                 sources[name] = sources[names[0]]
             elif kind in _UPDATES and names[0] in sources and name in results:
                 read[sources[names[0]]] = 0
-                written -= _bytes(shape) - _bytes(shapes[names[_UPDATES[kind]]])
+                written -= max(0, _bytes(shape) - _bytes(shapes[names[_UPDATES[kind]]]))
         return read, written
 
     def _cheapest(self, names, times):
