@@ -21,7 +21,7 @@ from fkeras.nn.weighted_means import rows_of, weighted_mean
 #: a mask as a function of `take`, which selects queries: (b or 1, heads or 1, n or 1, s or 1), or None
 MaskOf = Callable[[Take], jax.Array | None]
 
-# number of queries that read a key, from which the scores are large
+# queries for each key from which the scores are the largest arrays
 _MANY = 64
 
 
@@ -189,9 +189,10 @@ def _is_one_query(query: jax.Array, axes: Sequence[int]) -> bool:
 
 
 def _is_ordered(query: jax.Array, key: jax.Array, axes: Sequence[int]) -> bool:
-    """Returns whether queries and results have the order of the scores' rows in products; True for symbolic sizes.
+    """Returns whether products have queries and results in the order of the scores' rows.
 
-    Otherwise XLA's CPU compiler transposes the scores, which are larger if many queries read a key.
+    In another order XLA's CPU compiler transposes the scores, which takes long for many queries. Symbolic
+    sizes count as many.
     """
     sizes = [query.shape[axis] for axis in axes]
     known = all(isinstance(size, int) for size in sizes)

@@ -32,11 +32,11 @@ from fkeras.nn.cpu.forms import Form, On, compute
 _PART = 16
 # numbers of 12 bits have a sum of at most 24 bits; half of 2^12, since numbers near a power of two have two exponents
 _EXACT = 1 << 11
-# fewer numbers than these are not worth a sum of their own
+# exact sums of fewer numbers also include a part of a long axis
 _SHORT = 64
-# numbers of devices that share an axis divide this number
+# assumed to be a multiple of the number of devices that share an axis
 _SHARDS = 256
-# counts of numbers that a float32 holds
+# float32 holds all smaller integers
 _COUNTED = 1 << 24
 
 _Pair = tuple[jax.Array, jax.Array]
@@ -217,7 +217,7 @@ def _has_exact_sums(x: jax.Array, axes: tuple[int, ...]) -> bool:
 def _from_exact_sums(
     x: jax.Array, axes: tuple[int, ...], from_bfloat16: bool
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns the mean and the variance from sums of `x` and of its squares that keep all digits.
+    """Returns the mean and the variance from sums of `x` and of its squares with about 48 bits.
 
     The variance is (n * sum(x²) - sum(x)²) / n². A power of two near 1 / n multiplies the sums, so that no
     square of a sum overflows.
@@ -241,7 +241,7 @@ def _from_exact_sums(
         sums = jax.lax.reduce(
             sums, zeros, lambda a, b: _add(a[:2], b[:2]) + _add(a[2:], b[2:]), rest
         )
-        # XLA would remove the sums of squares from the reduction for the mean, which would be a second one
+        # Without the barrier, XLA adds a second reduction for the mean, without the sums of squares.
         sums = jax.lax.optimization_barrier(sums)
     mean, mean_error, square, square_error = (a.reshape(shape) for a in sums)
     count = jnp.full(shape, factor * length, x.dtype)
@@ -256,9 +256,9 @@ def _from_exact_sums(
 def _stages(
     x: jax.Array, axes: tuple[int, ...]
 ) -> tuple[jax.Array, tuple[int, ...], tuple[int, ...]]:
-    """Returns an array, its axes with exact sums of 12 bits, and the other axes of the sums.
+    """Returns an array, the axes of its exact sums, and the other axes to sum over.
 
-    The array is `x`, or `x` with one long axis as two axes.
+    The array is `x`, or `x` with a long axis split into two axes.
     """
     first: list[int] = []
     size = 1
@@ -271,7 +271,7 @@ def _stages(
         return x, tuple(first), rest
     long = max(rest, key=lambda axis: x.shape[axis])
     length = x.shape[long]
-    # an axis in front of others may be sharded: the number of parts remains a multiple of that of the devices
+    # an axis that is not the last may be sharded: each device keeps whole parts
     shards = math.gcd(length, _SHARDS) if long < x.ndim - 1 else 1
     part = max(d for d in range(1, _EXACT // size + 1) if length // shards % d == 0)
     x = x.reshape(*x.shape[:long], length // part, part, *x.shape[long + 1 :])
@@ -296,7 +296,7 @@ def _upper(x: jax.Array) -> jax.Array:
 
 
 def _pair(high: jax.Array, *lower: jax.Array) -> _Pair:
-    """Returns a sum of few numbers as a rounded sum and its rounding error."""
+    """Returns the sum of arrays as a rounded sum and its rounding error."""
     zero = jnp.zeros_like(high)
     pair, infinite = (high, zero), jnp.isinf(high)
     for number in lower:

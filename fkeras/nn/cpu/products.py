@@ -72,10 +72,10 @@ def row_product(x: jax.Array, kernel: jax.Array, axes: int) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class Varied(Form):
-    """An array, of which XLA's CPU compiler does not know that all entries are equal: operands x and a source.
+    """An array that XLA's CPU compiler does not treat as a constant: operands x and a source.
 
-    With jaxlib 0.10.2, a compiled product is wrong if all entries of its right operand are equal in each matrix,
-    the compiler knows so, the result has 4,096 entries or more, and a reduction is in the same loop.
+    With jaxlib 0.10.2, a compiled product is wrong if its right operand is known at compile time, all entries of
+    each matrix are equal, the result has 4,096 entries or more, and XLA fuses the product with a reduction.
 
     Args:
         axis: an axis of the matrices.
@@ -90,18 +90,18 @@ class Varied(Form):
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         x, source = operands
-        # No place is below zero, but the compiler does not find out that this number is not positive.
+        # No index is below this number, which is at most 0, but the compiler does not know its sign.
         number = -jnp.abs(jnp.sum(source[(slice(1),) * source.ndim]))
         places = jax.lax.broadcasted_iota(number.dtype, x.shape, self.axis)
         return jnp.where(places < number, jnp.zeros_like(x), x)
 
 
 def varied(x: jax.Array, axis: int, source: jax.Array) -> jax.Array:
-    """Returns `x`, the right operand of a product, with entries that XLA's CPU compiler does not know.
+    """Returns `x`, the right operand of a product, which XLA's CPU compiler does not treat as a constant.
 
     Args:
         axis: an axis of the matrices of `x`.
-        source: an array of floats that the compiler does not know.
+        source: an array of floats that is not known at compile time.
 
     Example:
         >>> varied(jnp.ones((2, 3)), 0, jnp.array([-5.0])).sum()
