@@ -271,6 +271,11 @@ def both(one: jax.Array | None, other: jax.Array | None) -> jax.Array | None:
     return jnp.logical_and(one, other)
 
 
+def of_keys(x: jax.Array | None, keys: slice) -> jax.Array | None:
+    """Returns the part of a mask or bias (..., s or 1) that belongs to some keys."""
+    return x if x is None or x.shape[-1] == 1 else x[..., keys]
+
+
 def clear_empty_rows(y: jax.Array, mask: jax.Array) -> jax.Array:
     """Replaces `y` by zeros for queries that attend to no key.
 

@@ -16,9 +16,10 @@ from fkeras.nn.attention import (
     causal_mask,
     clear_empty_rows,
     fill_empty_rows,
+    of_keys,
 )
-from fkeras.nn.attention_blocks import Take, by_blocks, is_long, whole
-from fkeras.nn.attention_kernels import ALL, CAUSAL, Pairs, attend_by_kernel
+from fkeras.nn.attention_blocks import ALL, Take, by_blocks, is_long, whole
+from fkeras.nn.attention_kernels import CAUSAL, Pairs, attend_by_kernel
 from fkeras.nn.noise import dropout
 
 #: dtypes that cuDNN's fused kernel supports
@@ -68,10 +69,11 @@ def attention(
         if kernel == "splash" or (kernel is None and long):
             return attend_by_kernel(query, key, value, pairs, scale, soft_cap, sinks)
 
-    def compute(take: Take, rows: jax.Array, bias: jax.Array | None) -> jax.Array:
-        mask = mask_of(take)
+    def compute(take: Take, keys: slice, rows: jax.Array, bias: jax.Array | None) -> jax.Array:
+        mask, bias = of_keys(mask_of(take), keys), of_keys(bias, keys)
+        arguments = rows, key[:, keys], value[:, keys], mask, bias, scale
         if drop is None:
-            y = attend(rows, key, value, mask, bias, scale, soft_cap=soft_cap, sinks=sinks)
+            y = attend(*arguments, soft_cap=soft_cap, sinks=sinks)
         else:
             own, rate = drop
             if take is not whole:
@@ -80,13 +82,13 @@ def attention(
             def dropped(weights: jax.Array) -> jax.Array:
                 return dropout(own, weights, rate)
 
-            arguments = rows, key, value, mask, bias, scale
             y, _ = attend_with_weights(*arguments, drop=dropped, soft_cap=soft_cap, sinks=sinks)
         return fill_empty_rows(y, value, mask) if fill and mask is not None else y
 
     if kernel == "blockwise" or (long and kernel != "einsum"):
-        return by_blocks(compute, query, bias)
-    return compute(whole, query, bias)
+        band = ALL if pairs is None else pairs.indices
+        return by_blocks(compute, query, key.shape[1], bias, band)
+    return compute(whole, slice(None), query, bias)
 
 
 def dot_product_attention(

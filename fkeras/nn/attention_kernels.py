@@ -22,14 +22,11 @@ import jax.numpy as jnp
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters.partial_eval import dce_jaxpr
 
-from fkeras.nn.attention import attend
-from fkeras.nn.attention_blocks import Take, by_blocks, whole
+from fkeras.nn.attention import attend, of_keys
+from fkeras.nn.attention_blocks import ALL, Band, Take, by_blocks, whole
 from fkeras.nn.cpu.forms import has_typed_axes
 from fkeras.nn.numerics.dtypes import wide_dtype
 
-#: the number of keys before and after a query that the query may attend to
-Band = tuple[float, float]
-ALL: Band = (math.inf, math.inf)
 CAUSAL: Band = (math.inf, 0)
 
 # numbers of tokens that belong to no segment; they differ, so that these tokens attend to nothing
@@ -61,6 +58,14 @@ class Pairs(NamedTuple):
     query_ids: jax.Array | None = None
     key_ids: jax.Array | None = None
     positions: jax.Array | None = None
+
+    @property
+    def indices(self) -> Band:
+        """The number of keys before and after the index of a query that may be among its keys."""
+        if self.positions is None:
+            return self.band
+        # positions increase in a segment, but tokens of other segments may be between
+        return math.inf, 0 if self.band[1] == 0 else math.inf
 
     def only(self, query: Any, key: Any, shape: tuple[Any, Any, Any]) -> Pairs:
         """Returns the pairs of the tokens that no mask excludes.
@@ -215,11 +220,12 @@ def _by_blocks(*operands: jax.Array, call: Call, role: str) -> list[jax.Array]:
     def value(
         query: jax.Array, key: jax.Array, value: jax.Array, sinks: jax.Array | None = None
     ) -> jax.Array:
-        def compute(take: Take, rows: jax.Array, _: jax.Array | None) -> jax.Array:
-            arguments = rows, key, value, call.mask_of(operands, take), None, call.scale
+        def compute(take: Take, keys: slice, rows: jax.Array, _: jax.Array | None) -> jax.Array:
+            mask = of_keys(call.mask_of(operands, take), keys)
+            arguments = rows, key[:, keys], value[:, keys], mask, None, call.scale
             return attend(*arguments, soft_cap=call.soft_cap, sinks=sinks)
 
-        return by_blocks(compute, query)
+        return by_blocks(compute, query, key.shape[1], band=call.pairs(operands).indices)
 
     return _role(value, role, heads, rest)
 
@@ -327,7 +333,9 @@ def _by_cudnn(*operands: jax.Array, call: Call, role: str) -> list[jax.Array]:
             implementation="cudnn",
         )
 
-    return _role(value, role, operands[:3], operands[call.number :])
+    # both roles call the kernel that also returns the sums for the gradient: XLA merges the two calls
+    y, transposed = jax.vjp(value, *operands[:3])
+    return [y] if role == "value" else list(transposed(operands[call.number]))
 
 
 def _cudnn_program(call: Call, role: str, operands: Sequence[Any]) -> Any:

@@ -1,5 +1,7 @@
 """Attention of arrays: products in 16 bits, and blocks of queries against whole arrays."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -383,10 +385,37 @@ def test_memory_of_long_sequences():
 def test_a_function_of_blocks_sees_its_queries():
     query, starts = jnp.zeros((1, LENGTH, 1, 1), int), jnp.arange(LENGTH)
 
-    def numbers(take, query, bias):
+    def numbers(take, keys, query, bias):
         return query + take(starts, 0)[None, :, None, None]
 
-    np.testing.assert_array_equal(by_blocks(numbers, query).ravel(), starts)
+    np.testing.assert_array_equal(by_blocks(numbers, query, 1).ravel(), starts)
+
+
+@pytest.mark.parametrize(
+    ("length", "size"),
+    [
+        (600, 600),
+        *(pytest.param(*n, marks=pytest.mark.exhaustive) for n in ((300, 130), (140, 700), (1, 5))),
+    ],
+)
+@pytest.mark.parametrize("band", [(math.inf, 0), (7, 0), (200, 3), (0, math.inf), (-1, 150)])
+def test_parts_of_blocks_have_the_keys_of_the_band(length, size, band):
+    numbers = np.random.default_rng(0)
+    query, key, value = (
+        jnp.asarray(numbers.normal(size=(1, n, 1, 2)), "float32") for n in (length, size, size)
+    )
+    distance = np.arange(size)[None] - np.arange(length)[:, None]
+    mask = jnp.asarray((distance >= -band[0]) & (distance <= band[1]))[None, None]
+    widths = []
+
+    def block(take, keys, rows, _):
+        part = take(mask, 2)[..., keys]
+        widths.append(part.shape[-1])
+        return attend(rows, key[:, keys], value[:, keys], part)
+
+    y = by_blocks(block, query, size, band=band)
+    np.testing.assert_allclose(y, attend(query, key, value, mask), rtol=1e-5, atol=1e-6)
+    assert length == 1 or min(widths) < size
 
 
 @pytest.mark.exhaustive

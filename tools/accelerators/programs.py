@@ -1,11 +1,13 @@
 """Compiles programs for a TPU v5e or an H100 without the device, and reads the compiler's report.
 
 The wheel `libtpu` has the compiler for TPUs, `jax-cuda12-plugin` with `jax-cuda12-pjrt` the one for
-GPUs; `h100.txtpb` describes the GPU (the fields are those of XLA's `device_description.proto`). CUDA's
-libraries are not necessary. Install the wheels of the release of jaxlib:
+GPUs; `h100.txtpb` describes the GPU (the fields are those of XLA's `device_description.proto`). With
+`nvidia-cudnn-cu12`, programs for the GPU call cuDNN's attention, as on a machine with a GPU; other libraries
+of CUDA are not necessary. Install the wheels of the release of jaxlib:
 
     python -m venv accelerators
     accelerators/bin/pip install jax[tpu]==VERSION jax-cuda12-plugin==VERSION jax-cuda12-pjrt==VERSION flax optax
+    accelerators/bin/pip install nvidia-cudnn-cu12
 """
 
 import collections
