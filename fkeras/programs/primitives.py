@@ -105,6 +105,7 @@ MOVES = frozenset(
         "scatter",
         "top_k",
         "axis_index",
+        "platform_index",
         "random_split",
         "random_bits",
         "threefry2x32",

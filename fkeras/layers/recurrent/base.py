@@ -59,6 +59,7 @@ class Recurrent(fk.Layer):
     supports_masking: ClassVar[bool] = True
     #: the cell of Keras's layer, for which a policy map may contain a separate dtype policy
     cell_class: ClassVar[str | None] = None
+    _scan: ClassVar[Callable[..., tuple[jax.Array, Any]]] = staticmethod(scan_sequence)
 
     def zero_states(self, batch: fk.Tree) -> list:
         """Returns the states before the first step, in the compute dtype."""
@@ -134,7 +135,7 @@ class Recurrent(fk.Layer):
             first_states = from_state(self._where, context.state, zeros)
         else:
             first_states = zeros
-        output, states = scan_sequence(
+        output, states = self._scan(
             self.step_function(context, x),
             x,
             first_states,

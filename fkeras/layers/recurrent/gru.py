@@ -44,15 +44,16 @@ class _GRU(Penalties, Kernels, Gates, UnitStep):
 
     def step_function(self, context: fk.Context, x: jax.Array) -> Step:
         input_mask, recurrent_mask = dropout_masks(self, context, x, 3)
-        bias = self.bias
+        bias, recurrent_bias = self.bias, None
         if bias is not None and self.reset_after:
             # outside of the loop, whose gradients of the rows would be whole arrays
-            bias = (bias[0], bias[1])
+            bias, recurrent_bias = bias[0], bias[1]
         return functools.partial(
             gru_step,
             kernel=self.kernel,
             recurrent_kernel=self.recurrent_kernel,
             bias=bias,
+            recurrent_bias=recurrent_bias,
             activation=self.activation,
             recurrent_activation=self.recurrent_activation,
             reset_after=self.reset_after,

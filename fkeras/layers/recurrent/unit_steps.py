@@ -8,14 +8,15 @@ order of constructor arguments: `Gates`, `Kernels`, `ForgetBias`, `Penalties`.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import jax
 
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.states import zero_states
-from fkeras.nn.recurrence import Step
+from fkeras.nn.recurrence import Step, scan_products
 
 
 class Gates(fk.Layer):
@@ -141,6 +142,8 @@ class UnitCell(UnitStep):
 
 class UnitRecurrent(UnitStep, Recurrent):
     """Base class of layers: one call computes all steps of a sequence."""
+
+    _scan: ClassVar[Callable[..., tuple[jax.Array, Any]]] = staticmethod(scan_products)
 
     @property
     def input_spec(self) -> fk.InputSpec:

@@ -275,6 +275,10 @@ EQUAL = {
         lambda x: lax.cond(jnp.sum(x) > 0, lambda x: x * 2, jnp.sin, x),
         lambda x: lax.cond(jnp.sum(x) > 99, lambda x: x * 2, lambda x: x - 1, x),
     ),
+    "platform_index": on(X)(
+        lambda x: lax.platform_dependent(x, tpu=jnp.sin, default=jnp.cos),
+        lambda x: lax.platform_dependent(x, cuda=jnp.sin, cpu=jnp.tan, default=jnp.cos),
+    ),
     "while": on(X, Y)(
         *each(loop, 3, 5),
         lambda x, y: lax.while_loop(lambda c: c[0, 0, 0] < 9, lambda c: c + 1, x * y),
@@ -333,6 +337,11 @@ REFUSED = [
         "cond",
         on(X)(lambda x: lax.switch(x[0, 0, 0].astype("int32"), [jnp.sin, jnp.cos, jnp.tan], x)),
         "more than two branches",
+    ),
+    (
+        "platform_index",
+        on(X)(lambda x: lax.platform_dependent(x, tpu=jnp.sin, cuda=jnp.cos)),
+        "no program for CPUs",
     ),
 ]
 # operations that not all versions of JAX have

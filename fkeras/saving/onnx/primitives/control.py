@@ -116,10 +116,19 @@ def _while(eq: Equation) -> Any:
     return w.emit_several("Loop", None, first, *states, outputs=outputs, body=body)
 
 
+def _platform(eq: Equation) -> Any:
+    # the choice without platforms is that of all others
+    for index, names in enumerate(eq.params["platforms"]):
+        if names is None or "cpu" in names:
+            return np.asarray(index, "int32")
+    raise eq.error("has no program for CPUs.", "Give jax.lax.platform_dependent a default.")
+
+
 RULES: types.MappingProxyType[str, Rule] = types.MappingProxyType(
     {
         "scan": Rule(_scan, "jaxpr length reverse num_consts num_carry"),
-        "cond": Rule(_cond, "branches"),
+        "cond": Rule(_cond, "branches branches_platforms"),
+        "platform_index": Rule(_platform, "platforms"),
         "while": Rule(_while, "cond_jaxpr cond_nconsts body_jaxpr body_nconsts"),
     }
 )

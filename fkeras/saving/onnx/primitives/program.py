@@ -34,8 +34,8 @@ RULES: types.MappingProxyType[str, Rule] = types.MappingProxyType(
         **control.RULES,
     }
 )
-# operations whose constants are not computed: loops, and the sizes of unknown axes
-_NOT_NOW = frozenset({"scan", "while", "cond", "dim_as_value"})
+# operations whose constants are not computed: loops, choices, and the sizes of unknown axes
+_NOT_NOW = frozenset({"scan", "while", "cond", "platform_index", "dim_as_value"})
 # operations of complex numbers, which ONNX Runtime does not have
 _OF_COMPLEX = frozenset({"real", "imag", "abs"})
 # a computed constant may be larger than its operands by this factor, or have this many elements
