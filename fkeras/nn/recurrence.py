@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,10 +10,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from fkeras.nn.convolution import convolve
-from fkeras.nn.cpu.forms import has_typed_axes
 from fkeras.nn.numerics.axes import align, channel_axis
 
-Step = Callable[[jax.Array, Any], tuple[jax.Array, Any]]
+Step = Callable[[Any, Any], tuple[Any, ...]]
 
 
 def keep_steps(mask: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
@@ -33,15 +31,15 @@ def scan_sequence(
     zero_output_for_mask: bool = False,
     return_sequences: bool = True,
     output_of: Callable[[Any], jax.Array] | None = None,
-    prepare: Callable[[jax.Array], jax.Array] = lambda xs: xs,
-) -> tuple[jax.Array, Any]:
+    prepare: Callable[[jax.Array], Any] = lambda xs: xs,
+) -> tuple[Any, ...]:
     """Scans `step` over the time axis of `x`, with the states as carry.
 
     A masked step leaves the states unchanged and repeats the previous output. Before the first
     output this is `output_of(initial)`, or zeros (with `unroll` always zeros, as in Keras).
 
     Args:
-        step: `(x_t, states) -> (output, new_states)`.
+        step: `(x_t, states) -> (output, new_states, *records)`.
         x: array of shape (b, t, ...).
         initial: the states before the first step, a pytree of arrays with leading axis b.
         mask: array of shape (b, t), False for steps to skip.
@@ -53,7 +51,8 @@ def scan_sequence(
         prepare: computes the inputs of the steps from `x` with the time as the first axis.
 
     Returns:
-        `(output, states)`: all outputs (b, t, ...) or the last output (b, ...); the final states.
+        `(output, states, *records)`: all outputs (b, t, ...) or the last output (b, ...); the final states;
+        the records of all steps, with the time as the first axis.
     """
     zeros = zero_output_for_mask and mask is not None and not unroll
     if unroll and mask is not None:
@@ -66,13 +65,13 @@ def scan_sequence(
     previous = None
     # without `output_of` the carry must contain the last output, for masked steps or as result
     if carries_output:
-        shape = jax.ShapeDtypeStruct(xs.shape[1:], xs.dtype)
+        shape = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), xs)
         output = jax.eval_shape(lambda x_t: step(x_t, initial)[0], shape)
         previous = jnp.zeros(output.shape, output.dtype)
 
     def body(carry: Any, inputs: Any) -> Any:
         (states, previous), (x_t, keep) = carry, inputs
-        output, new = step(x_t, states)
+        output, new, *records = step(x_t, states)
         # a scan requires a carry of constant dtype; mixed precision may compute in another dtype
         new = jax.tree.map(lambda n, s: n.astype(s.dtype), new, states)
         emitted = output
@@ -82,9 +81,10 @@ def scan_sequence(
             elif return_sequences or carries_output:
                 emitted = keep_steps(keep, output, output_of(states) if output_of else previous)
             new = jax.tree.map(lambda n, s: keep_steps(keep, n, s), new, states)
-        return (new, emitted if carries_output else None), emitted if return_sequences else None
+        carry = new, emitted if carries_output else None
+        return carry, (emitted if return_sequences else None, records)
 
-    (states, last), outputs = lax.scan(
+    (states, last), (outputs, records) = lax.scan(
         body, (initial, previous), (xs, masks), reverse=go_backwards, unroll=True if unroll else 1
     )
     if not return_sequences:
@@ -94,38 +94,10 @@ def scan_sequence(
             # a slice instead of an index: a sequence may have no steps
             last_mask = jnp.any(masks[:1] if go_backwards else masks[-1:], axis=0)
             last = keep_steps(last_mask, last, jnp.zeros_like(last))
-        return last, states
+        return last, states, *records
     if go_backwards:
         outputs = jnp.flip(outputs, axis=0)
-    return jnp.swapaxes(outputs, 0, 1), states
-
-
-def scan_products(
-    step: functools.partial, x: jax.Array, initial: Any, mask: jax.Array | None, **options: Any
-) -> tuple[jax.Array, Any]:
-    """Computes `scan_sequence`, on GPUs with the products of the inputs before the loop.
-
-    A GPU reads the kernel in each step, and adds to its gradient, in memory. On one CPU thread (t = 64, b = 32,
-    d = u = 128) an LSTM with the product in the loop takes .75 of the time forward and .94 forward and
-    backward, because the product of one step stays in the cache. One matrix for [x_t, h] takes 1.05 and 1.10.
-
-    Args:
-        step: `lstm_step`, `gru_step` or `simple_rnn_step` with its arguments by keyword.
-        Other arguments: those of `scan_sequence`.
-    """
-    arguments = {name: step.keywords[name] for name in ("kernel", "bias", "input_mask")}
-
-    def in_loop(x: jax.Array) -> tuple[jax.Array, Any]:
-        return scan_sequence(step, x, initial, mask, **options)
-
-    def before_loop(x: jax.Array) -> tuple[jax.Array, Any]:
-        prepare = functools.partial(input_product, **arguments)
-        inner = functools.partial(step, kernel=None)
-        return scan_sequence(inner, x, initial, mask, prepare=prepare, **options)
-
-    if has_typed_axes(*jax.tree.leaves((x, initial, mask, arguments))):
-        return in_loop(x)
-    return lax.platform_dependent(x, cuda=before_loop, rocm=before_loop, default=in_loop)
+    return jnp.swapaxes(outputs, 0, 1), states, *records
 
 
 def draw_mask(key: jax.Array, rate: float, shape: tuple, dtype: Any) -> jax.Array:
@@ -189,7 +161,8 @@ def simple_rnn_step(
     activation: Callable,
     input_mask: jax.Array | None = None,
     recurrent_mask: jax.Array | None = None,
-) -> tuple[jax.Array, list[jax.Array]]:
+    record: bool = False,
+) -> tuple[Any, ...]:
     """Computes `h = activation(x @ kernel + h @ recurrent_kernel + bias)`.
 
     Args:
@@ -202,11 +175,11 @@ def simple_rnn_step(
         Other arguments: those of `lstm_step`.
 
     Returns:
-        `(h, [h])`.
+        `(h, [h])`, and the record.
     """
     x = input_product(x, kernel, bias, input_mask)
     h = activation(x + masked_matmul(states[0], recurrent_kernel, recurrent_mask))
-    return h, [h]
+    return (h, [h], states)[: 2 + record]
 
 
 def lstm_step(
@@ -220,7 +193,8 @@ def lstm_step(
     recurrent_activation: Callable,
     input_mask: jax.Array | None = None,
     recurrent_mask: jax.Array | None = None,
-) -> tuple[jax.Array, list[jax.Array]]:
+    record: bool = False,
+) -> tuple[Any, ...]:
     """Computes `c = f * c + i * activation(g)` and `h = o * activation(c)`.
 
     The gates i, f, g, o are the quarters of `x @ kernel + h @ recurrent_kernel + bias`; all gates
@@ -234,17 +208,18 @@ def lstm_step(
         bias: array (4u,) or None.
         input_mask: dropout masks for `x`, (b, d) or (4, b, d), or None.
         recurrent_mask: dropout masks for `h`, or None.
+        record: whether to return the arrays that the tangent of `recurrent_kernel` reads, too.
 
     Returns:
-        `(h, [h, c])`.
+        `(h, [h, c])`, and the record.
     """
     h, c = states
     x = input_product(x, kernel, bias, input_mask)
     z = x + masked_matmul(h, recurrent_kernel, recurrent_mask)
     i, f, g, o = jnp.split(z, 4, axis=-1)
     c = recurrent_activation(f) * c + recurrent_activation(i) * activation(g)
-    h = recurrent_activation(o) * activation(c)
-    return h, [h, c]
+    old, h = h, recurrent_activation(o) * activation(c)
+    return (h, [h, c], [old])[: 2 + record]
 
 
 def gru_step(
@@ -260,7 +235,8 @@ def gru_step(
     reset_after: bool = True,
     input_mask: jax.Array | None = None,
     recurrent_mask: jax.Array | None = None,
-) -> tuple[jax.Array, list[jax.Array]]:
+    record: bool = False,
+) -> tuple[Any, ...]:
     """Computes `h = z * h + (1 - z) * activation(g)` with an update gate z and a reset gate r.
 
     z, r and g are the thirds of the sum of `x @ kernel` and `h @ recurrent_kernel`. The reset gate
@@ -278,7 +254,7 @@ def gru_step(
         Other arguments: those of `lstm_step`.
 
     Returns:
-        `(h, [h])`.
+        `(h, [h])`, and the record.
     """
     h = states[0]
     u = h.shape[-1]
@@ -300,8 +276,8 @@ def gru_step(
         dropped_h = h if recurrent_mask is None else h * recurrent_mask[2]
         h_g = (r * dropped_h) @ recurrent_kernel[:, 2 * u :]
     z = recurrent_activation(x_z + h_z)
-    h = z * h + (1 - z) * activation(x_g + h_g)
-    return h, [h]
+    old, h = h, z * h + (1 - z) * activation(x_g + h_g)
+    return (h, [h], [old, r])[: 2 + record]
 
 
 def conv_lstm_step(

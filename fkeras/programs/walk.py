@@ -41,6 +41,16 @@ def programs_in(equation: JaxprEqn) -> Iterator[Jaxpr]:
                 yield inner
 
 
+def branch_of_cpus(platforms: Sequence[Sequence[str] | None]) -> int | None:
+    """Returns the number of the branch of CPUs in a choice by platform; None if there is none.
+
+    Args:
+        platforms: the platforms of each branch; None for all others.
+    """
+    chosen = (n for n, names in enumerate(platforms) if names is None or "cpu" in names)
+    return next(chosen, None)
+
+
 def all_equations(
     program: Jaxpr | ClosedJaxpr, enter: Callable[[JaxprEqn], bool] = lambda equation: True
 ) -> Iterator[JaxprEqn]:

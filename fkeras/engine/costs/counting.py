@@ -14,7 +14,7 @@ import jax
 
 from fkeras.engine.costs.rules import primitive_count
 from fkeras.engine.values.annotations import Jaxpr, JaxprEqn, Tree
-from fkeras.programs.walk import needed, programs_in
+from fkeras.programs.walk import branch_of_cpus, needed, programs_in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +49,8 @@ class Costs:
 def count_operations(function: Callable[..., Any], *arguments: Tree) -> Costs:
     """Returns the operations of one call of a function.
 
-    A `scan` counts its body for each step, and a condition its most expensive branch. The body of a
-    `while` loop of unknown length counts once, and `unknown` then contains "while".
+    A `scan` counts its body for each step, a condition its most expensive branch, and a choice by platform the
+    branch of CPUs. The body of a `while` loop of unknown length counts once, and `unknown` then contains "while".
 
     Args:
         *arguments: trees of arrays, or of `jax.ShapeDtypeStruct`.
@@ -86,7 +86,10 @@ def _equation_costs(equation: JaxprEqn, scope: str) -> Iterator[tuple[str, Costs
         for inner, costs in costs_by_scope(params["jaxpr"].jaxpr, f"{scope}/while"):
             yield inner, costs * params["length"]
     elif name == "cond":
-        branches = [list(costs_by_scope(branch.jaxpr, scope)) for branch in params["branches"]]
+        branches, platforms = params["branches"], params.get("branches_platforms")
+        if platforms and (index := branch_of_cpus(platforms)) is not None:
+            branches = branches[index : index + 1]
+        branches = [list(costs_by_scope(branch.jaxpr, scope)) for branch in branches]
         yield from max(branches, key=lambda parts: sum(costs.flops for _, costs in parts))
     elif name == "while":
         for part in ("cond_jaxpr", "body_jaxpr"):

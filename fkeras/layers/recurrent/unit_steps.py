@@ -16,7 +16,8 @@ import jax
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.states import zero_states
-from fkeras.nn.recurrence import Step, scan_products
+from fkeras.nn.recurrence import Step
+from fkeras.nn.recurrent_products import scan_products
 
 
 class Gates(fk.Layer):

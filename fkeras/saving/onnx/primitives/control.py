@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine import Spec, as_spec
+from fkeras.programs.walk import branch_of_cpus
 from fkeras.saving.onnx.graph.writer import Body, Operand, Value
 from fkeras.saving.onnx.primitives.rule import Equation, Rule
 
@@ -117,11 +118,10 @@ def _while(eq: Equation) -> Any:
 
 
 def _platform(eq: Equation) -> Any:
-    # the choice without platforms is that of all others
-    for index, names in enumerate(eq.params["platforms"]):
-        if names is None or "cpu" in names:
-            return np.asarray(index, "int32")
-    raise eq.error("has no program for CPUs.", "Give jax.lax.platform_dependent a default.")
+    index = branch_of_cpus(eq.params["platforms"])
+    if index is None:
+        raise eq.error("has no program for CPUs.", "Give jax.lax.platform_dependent a default.")
+    return np.asarray(index, "int32")
 
 
 RULES: types.MappingProxyType[str, Rule] = types.MappingProxyType(
