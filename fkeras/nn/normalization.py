@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from fkeras.nn.numerics.axes import align
 from fkeras.nn.numerics.dtypes import wide_dtype
+from fkeras.nn.numerics.slopes import divide
 from fkeras.nn.numerics.stable import EPSILON
 from fkeras.nn.statistics import centred_and_variance, mean_and_variance
 
@@ -80,8 +81,9 @@ def batch_normalization(
         Array([[2.]], dtype=float32)
     """
     # one multiply-add per element: scale and shift have only the size of the channels
-    scale = jax.lax.rsqrt(variance + epsilon)
-    scale = scale if gamma is None else scale * gamma
+    square = variance + epsilon
+    # The gradient of a quotient reads the quotient, not gamma: XLA would copy a gamma that an optimizer updates before.
+    scale = jax.lax.rsqrt(square) if gamma is None else divide(gamma, jnp.sqrt(square))
     shift = -mean * scale
     shift = shift if beta is None else shift + beta
     return x * align(scale, x.ndim, axis) + align(shift, x.ndim, axis)

@@ -106,7 +106,13 @@ def _centred_jvp(
 ) -> Any:
     ((x,), (tangent,)) = primals, tangents
     centred, variance = _centred(axes, groups, from_bfloat16, x)
-    centred_tangent = tangent - _mean(tangent, axes, groups)
+    mean = _mean(tangent, axes, groups)
+    length = math.prod(x.shape[axis] for axis in axes)
+    if groups is None and isinstance(length, int) and length:
+        # XLA's TPU compiler sums and subtracts in one operation if no factor multiplies the sum in between
+        total = jnp.broadcast_to(jnp.sum(tangent, axes, keepdims=True), x.shape)
+        mean = jnp.where(compute(On("tpu")), total * (1 / length), mean)
+    centred_tangent = tangent - mean
     # The sum of `centred` is 0, so both tangents give the same slope. The gradient of the first needs one
     # array, whose mean is subtracted in place; that of the second needs no second pass.
     chosen = jnp.where(compute(On("cpu")), centred_tangent, tangent)
@@ -153,7 +159,8 @@ class _Mean(Form):
         if not _has_exact_sums(x, self.axes):
             return self.fast(x)
         mean, _ = _from_exact_sums(x, self.axes, self.from_bfloat16)
-        return _grouped(mean, self.groups)
+        # XLA would divide a sum in an operation of its own
+        return _grouped(mean, self.groups, divide_first=True)
 
     def _shifted(self, x: jax.Array) -> jax.Array:
         # the sum that `_Variance` needs, so that XLA computes no third sum
@@ -198,13 +205,16 @@ def _mean(x: jax.Array, axes: tuple[int, ...], groups: tuple[int, int] | None) -
     return _grouped(jnp.mean(x, axes, keepdims=True), groups)
 
 
-def _grouped(array: jax.Array, groups: tuple[int, int] | None) -> jax.Array:
+def _grouped(
+    array: jax.Array, groups: tuple[int, int] | None, divide_first: bool = False
+) -> jax.Array:
     """Returns the means of groups, each at the positions of its group."""
     if groups is None:
         return array
     axis, number = groups
     shape, size = array.shape, array.shape[axis] // number
-    means = jnp.mean(array.reshape(*shape[:axis], number, size, *shape[axis + 1 :]), axis + 1)
+    parts = array.reshape(*shape[:axis], number, size, *shape[axis + 1 :])
+    means = jnp.sum(parts / size, axis + 1) if divide_first else jnp.mean(parts, axis + 1)
     return jnp.repeat(means, size, axis)
 
 
@@ -232,10 +242,10 @@ def _from_exact_sums(
         x = jax.lax.reduce_precision(x, 8, 7)
     x, first, rest = _stages(x, axes)
     total, squares = (
-        [factor * jnp.sum(part, first, keepdims=True) for part in parts]
+        [jnp.sum(part, first, keepdims=True) for part in parts]
         for parts in _parts(x, from_bfloat16)
     )
-    sums: tuple[jax.Array, ...] = (*_pair(*total), *_pair(*squares))
+    sums: tuple[jax.Array, ...] = tuple(factor * a for a in _pair(*total) + _pair(*squares))
     if rest:
         zeros = tuple(jnp.zeros((), x.dtype) for _ in sums)
         sums = jax.lax.reduce(

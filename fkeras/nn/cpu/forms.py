@@ -105,7 +105,7 @@ class On(Form):
     """Whether the program is for a platform: a constant, so that XLA removes the selects that read it.
 
     Args:
-        platform: "cpu", or "gpu" for all platforms besides CPUs and TPUs.
+        platform: "cpu", "tpu", or "gpu" for all other platforms.
     """
 
     platform: str
@@ -117,7 +117,7 @@ class On(Form):
         return jax.numpy.full((), self.platform == "cpu")
 
     def tpu(self) -> jax.Array:
-        return jax.numpy.zeros((), bool)
+        return jax.numpy.full((), self.platform == "tpu")
 
 
 @dataclasses.dataclass(frozen=True)
