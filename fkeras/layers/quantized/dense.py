@@ -15,7 +15,12 @@ from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.dense import Dense
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.base import Quantized
-from fkeras.layers.quantized.packed_products import PackedProduct, checked, packed_product
+from fkeras.layers.quantized.packed_products import (
+    BlockMatrix,
+    PackedProduct,
+    checked,
+    packed_product,
+)
 from fkeras.layers.quantized.products import (
     arrange,
     dequantize,
@@ -24,6 +29,7 @@ from fkeras.layers.quantized.products import (
     integer_product,
     rounded_product,
 )
+from fkeras.nn.cpu.forms import compute
 from fkeras.quantizers import abs_max_quantize_grouped_with_zero_point, pack_int4, unpack_int4
 from fkeras.quantizers.codes import dequantize_groups, int4_codes
 from fkeras.quantizers.float8 import round_gradients, round_values
@@ -268,8 +274,12 @@ class QuantizedDense(Quantized):
         rows = math.prod(size for letter, size in pairs if letter not in equation.output)
         return rows, math.prod(shape) // rows
 
-    def floats(self) -> jax.Array:
-        """Returns the dequantized kernel."""
+    def floats(self, multiplied: bool = False) -> jax.Array:
+        """Returns the dequantized kernel.
+
+        Args:
+            multiplied: whether the kernel is for a product; see `BlockMatrix`.
+        """
         # the mode determines which weights a built layer has
         shape, scale, zero = self.kernel_shape, self.kernel_scale, self.kernel_zero
         assert shape is not None
@@ -279,11 +289,13 @@ class QuantizedDense(Quantized):
             return dequantize(self.kernel, scale, equation_of(self.layer))
         if self.quantization.mode == "int4":
             assert self.kernel is not None
+            if self.g_idx is not None and zero is not None:
+                form = BlockMatrix(self.quantization.block_size)
+                operands = (self.kernel, scale, zero, self.g_idx)
+                kernel = compute(form, *operands) if multiplied else form.default(*operands)
+                return jnp.reshape(kernel, shape)
             codes = int4_codes(self.kernel, columns, axis=1)
-            if self.g_idx is None or zero is None:
-                return jnp.reshape(codes.astype(scale.dtype) / scale[None], shape)
-            kernel = dequantize_groups(codes, scale, zero, self.g_idx, axis=0)
-            return jnp.reshape(kernel, shape)
+            return jnp.reshape(codes.astype(scale.dtype) / scale[None], shape)
         codes = self.quantized_kernel
         assert codes is not None
         assert zero is not None
@@ -339,7 +351,7 @@ class QuantizedDense(Quantized):
             if y is not None:
                 return fk.Output(finished(self.layer, y, self.bias), mask=context.mask)
             # weight-only quantization: the float layer computes with the dequantized kernel
-            layer = self.layer.replace(kernel=self.floats(), bias=self.bias)
+            layer = self.layer.replace(kernel=self.floats(multiplied=True), bias=self.bias)
             return fk.Output(layer.call(x), mask=context.mask)
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             x = x.astype(self.kernel_scale.dtype)
@@ -349,5 +361,5 @@ class QuantizedDense(Quantized):
             scale = arrange(self.kernel_scale, layer_equation.output, equation.output)
             y = integer_product(equation, quantizer, x, self.kernel, scale)
         else:
-            y = rounded_product(equation, quantizer, x, self.floats())
+            y = rounded_product(equation, quantizer, x, self.floats(multiplied=True))
         return fk.Output(finished(self.layer, y, self.bias), mask=context.mask)

@@ -1,4 +1,4 @@
-"""Products of few rows with a matrix of 4-bit codes, whose floats are never in memory as a whole."""
+"""Products of few rows with a matrix of 4-bit codes, whose floats are never in memory as a whole; and the floats."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ import numpy as np
 from fkeras.layers.quantized.code_sums import column_product, fits_columns, fits_rows, row_product
 from fkeras.nn.cpu.forms import Form, Spec, compute
 from fkeras.nn.numerics.dtypes import wide_dtype
+from fkeras.quantizers.codes import dequantize_groups, int4_codes
 
 # more rows make the product dearer than dequantizing the matrix once
 _MOST_ROWS = 32
+# fewer codes cost less than the operations that unpack them for a TPU
+_FEWEST_UNPACKED = 1 << 16
 # bytes of each row of codes that a step on a CPU dequantizes: their floats fit into the cache
 _WIDTH = 256
 # equal layers are traced once
@@ -131,6 +134,44 @@ class PackedProduct(Form):
         x, block = _pairs_of_inputs(x, size), self.block and self.block // 2
         low, high = _floats(codes, [f[None] for f in factors], block)
         return x[..., 0] @ low + x[..., 1] @ high
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockMatrix(Form):
+    """Floats (i, o) of a matrix of codes: operands codes, scales and zero points (groups, o), and groups (i,).
+
+    Bytes have the codes of two outputs; codes in `int4` arrays are not packed. On TPUs, the floats of many codes are
+    NaN unless the groups are in order, as in `checked`.
+
+    Args:
+        block: the number of inputs of a group.
+    """
+
+    linear: ClassVar[tuple[int, ...]] = (1,)
+
+    block: int
+
+    def default(self, *operands: jax.Array) -> jax.Array:
+        codes, scale, zero, groups = operands
+        codes = int4_codes(codes, scale.shape[1], axis=1)
+        return dequantize_groups(codes, scale, zero, groups, axis=0)
+
+    def fast(self, *operands: jax.Array) -> jax.Array:
+        return self.default(*operands)
+
+    def tpu(self, *operands: jax.Array) -> jax.Array:
+        codes, scale, zero, groups = operands
+        (size, columns), block = (len(codes), scale.shape[1]), min(self.block, len(codes))
+        if size * columns < _FEWEST_UNPACKED:
+            return self.default(*operands)
+        codes = int4_codes(codes, columns, axis=1).astype("int4")
+        codes = jnp.pad(codes, ((0, -size % block), (0, 0))).reshape(-1, block, columns)
+        # One operation then computes the floats. Without an axis of groups, XLA would first write scales and zero
+        # points with the shape of the matrix.
+        codes = jax.lax.optimization_barrier(codes)
+        zero, scale = zero.astype(scale.dtype), checked(scale, groups, self.block)
+        floats = (codes.astype(scale.dtype) - zero[:, None]) * scale[:, None]
+        return floats.reshape(-1, columns)[:size]
 
 
 def _pairs_of_inputs(x: jax.Array, size: int) -> jax.Array:

@@ -12,7 +12,7 @@ import fkeras as fk
 from fkeras import layers
 from fkeras.layers.core.einsum_dense import Equation
 from fkeras.layers.quantized.code_sums import column_product, fits_columns, fits_rows, row_product
-from fkeras.layers.quantized.packed_products import PackedProduct
+from fkeras.layers.quantized.packed_products import BlockMatrix, PackedProduct
 from fkeras.layers.quantized.products import IntegerProduct
 from fkeras.nn.cpu.forms import compute
 
@@ -67,7 +67,7 @@ def test_values_and_gradients_are_those_of_the_floats(name, mode):
     np.testing.assert_allclose(gradient, slope, atol=1e-5)
     program = str(jax.make_jaxpr(lambda layer, x: layer(x, **options))(layer, x))
     odd_blocks = mode == "int4/5" and bool(options)
-    assert ("platform_form" in program) == (name not in GENERAL and not odd_blocks)
+    assert ("PackedProduct" in program) == (name not in GENERAL and not odd_blocks)
 
 
 @_of_tpus
@@ -259,6 +259,31 @@ def test_products_of_accelerators_equal_those_of_cpus(pairs, block, axis):
     expected, actual = both(x, *operands)
     assert expected.shape == (3, 6)
     np.testing.assert_allclose(actual[0], expected, atol=2e-5)
+
+
+@_of_tpus
+@pytest.mark.parametrize(
+    ("size", "columns", "packs"), [(264, 250, True), (262, 255, True), (3, 22000, False)]
+)
+def test_floats_of_tpus_equal_those_of_other_platforms(size, columns, packs):
+    random, groups = np.random.default_rng(0), (np.arange(size) // 6).astype("float32")
+    codes: Any = jnp.asarray(random.integers(-8, 8, (size, columns), "int8"))
+    codes = fk.quantizers.pack_int4(codes, axis=1) if packs else codes.astype("int4")
+    scale = jnp.asarray(random.uniform(0.5, 1.5, (-(-size // 6), columns)), "bfloat16")
+    zero = jnp.asarray(random.integers(-8, 8, scale.shape, "int8"))
+    form, operands = BlockMatrix(6), (codes, scale, zero, groups)
+    actual = jax.jit(form.tpu)(*operands)
+    np.testing.assert_array_equal(actual, jax.jit(form.default)(*operands))
+    assert actual.shape == (size, columns) and actual.dtype == "bfloat16"
+    assert np.isnan(np.asarray(form.tpu(*operands[:3], groups[::-1] + 1), "float32")).all()
+
+
+def test_only_programs_of_tpus_have_int4_arrays():
+    x = np.ones((40, 256), "float32")
+    layer = fk.quantize(layers.Dense(256).build(KEY, x), "int4")
+    traced = jax.jit(lambda layer, x: layer(x)).trace(layer, x)
+    texts = {p: traced.lower(lowering_platforms=(p,)).as_text() for p in ("tpu", "cpu", "cuda")}
+    assert [p for p, text in texts.items() if "xi4>" in text] == ["tpu"]
 
 
 @pytest.mark.exhaustive
