@@ -121,7 +121,7 @@ HABITS = (
     ("[layer(X) for layer in MODEL.layers]", "model.layers gives names"),
     ("MODEL.layers.pop()", "cannot change"),
     ("MODEL.layers.index('name')", "`model.layers[:].index`"),
-    ("MODEL.layers.__setitem__('name', 1)", "fk.engine.replace_layers("),
+    ("MODEL.layers.__setitem__('name', 1)", "model.replace(layers="),
     # a layer
     ("layers.Dense(2).weights", "jax.tree.leaves(layer)"),
     ("layers.Dense(2).trainable_weights", "fk.partition(model)"),
