@@ -21,6 +21,7 @@ from fkeras.nn.attention import (
 from fkeras.nn.attention_blocks import ALL, Take, by_blocks, is_long, whole
 from fkeras.nn.attention_kernels import CAUSAL, Pairs, attend_by_kernel
 from fkeras.nn.noise import dropout
+from fkeras.nn.numerics.axes import format_shape
 
 #: dtypes that cuDNN's fused kernel supports
 _SHORT = (jnp.dtype("bfloat16"), jnp.dtype("float16"))
@@ -136,7 +137,7 @@ def dot_product_attention(
         An array of shape (b, t, heads, f).
 
     Raises:
-        ValueError: if an array does not have four axes, if the number of heads is not a multiple
+        ValueError: if an array does not have four axes, if sizes differ, if the number of heads is not a multiple
             of the number of groups, if the fused kernel does not support the call, and for sinks of another shape,
             beside `flash_attention=True` or `empty_rows="keras"`.
 
@@ -155,6 +156,13 @@ def dot_product_attention(
                 f"dot_product_attention: expected {name} of shape (b, t, heads, d), received "
                 f"{x.shape}. For one head add an axis: x[:, :, None, :]."
             )
+    rows = {x.shape[0] for x in (query, key, value)} - {1}
+    if len(rows) > 1 or key.shape[1:3] != value.shape[1:3] or query.shape[3] != key.shape[3]:
+        raise ValueError(
+            "dot_product_attention: expected query (b, t, heads, d), key (b, s, groups, d) and value "
+            f"(b, s, groups, f), received {format_shape(query.shape)}, {format_shape(key.shape)} and "
+            f"{format_shape(value.shape)}. Key and value have the same steps and groups; query and key the same d."
+        )
     scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     bias = None if bias is None else _four_axes(bias)
     mask_of = mask if mask is None or callable(mask) else _mask_of(_four_axes(mask))

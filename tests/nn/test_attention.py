@@ -381,6 +381,20 @@ def test_memory_of_long_sequences():
     assert 20 * memory(None) <= memory(False)
 
 
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [(3, 5, 4, 2), (2, 5, 4, 2), (2, 5, 4, 2)],
+        [(3, 5, 4, 2), (3, 5, 4, 3), (3, 5, 4, 2)],
+        [(3, 5, 4, 2), (3, 5, 2, 2), (3, 5, 4, 2)],
+        [(3, 5, 4, 2), (3, 6, 4, 2), (3, 5, 4, 2)],
+    ],
+)
+def test_sizes_that_differ_are_an_error(shapes):
+    with pytest.raises(ValueError, match=r"expected query .* received \(3, 5, 4, 2\)"):
+        dot_product_attention(*(jnp.zeros(shape) for shape in shapes))
+
+
 @pytest.mark.exhaustive
 def test_a_function_of_blocks_sees_its_queries():
     query, starts = jnp.zeros((1, LENGTH, 1, 1), int), jnp.arange(LENGTH)
