@@ -429,7 +429,7 @@ def multi_init(optimizer_map):
         (lambda: optimizers.MultiOptimizer({"re:(": "sgd"}), "a regular expression after 're:'"),
         (
             lambda: optimizers.MultiOptimizer({"*": optimizers.LossScaleOptimizer("sgd")}),
-            "Put LossScaleOptimizer around",
+            "Put LossScaleOptimizer or Rowwise around",
         ),
         (lambda: optimizers.MultiOptimizer([("*", "sgd"), ("*", "adam")]), "duplicate pattern"),
         (lambda: multi_init({"b*": "sgd"}), "no pattern matches the weight 'kernel'"),
