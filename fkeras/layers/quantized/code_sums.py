@@ -16,7 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 # rows of codes in a sum: the lines of more rows exceed the first cache
-_ROWS = 16
+_ROWS = 32
+# fewer if a row is whole pages: the lines of all rows then share a set of the first cache
+_FEW, _PAGE = 16, 4096
 # rows of codes that XLA converts within a sum; the converted codes of more rows would go to memory
 _FUSED = 8
 # inputs in a step of the loop, if all inputs have the same scales
@@ -30,7 +32,12 @@ _LANES = 16
 def fits_columns(x: jax.Array, codes: jax.Array, block: int | None) -> bool:
     """Returns whether `column_product` computes x (b, i) with codes (i, o / 2) faster than dequantization."""
     unit = math.gcd(len(codes), block or _BLOCK)
-    return len(x) <= 4 and unit % _ROWS == 0 and len(codes) > unit
+    return len(x) <= 4 and unit % _FEW == 0 and len(codes) > unit
+
+
+def _rows(columns: int, unit: int) -> int:
+    """Returns the number of rows of codes in a sum, which are many only if they divide `unit`."""
+    return _ROWS if columns % _PAGE and unit % _ROWS == 0 else _FEW
 
 
 def column_product(
@@ -56,12 +63,13 @@ def column_product(
     # low halves plus 8, high halves times 16
     masks, signs = (np.array(pair, "int32").reshape(1, 1, 1, 2, 1) for pair in ([15, -16], [8, 0]))
     shifts, factors = (np.array(pair, x.dtype).reshape(1, 2, 1) for pair in ([8, 0], [1, 1 / 16]))
-    sums = _sums_of_rows(x, codes, lambda part: (part.astype("int32") & masks) ^ signs)
+    rows = _rows(columns, unit)
+    sums = _sums_of_rows(x, codes, rows, lambda part: (part.astype("int32") & masks) ^ signs)
     totals = jnp.sum(x.reshape(batch, -1, unit), axis=2)
 
     def term(number: jax.Array) -> jax.Array:
-        first = number * np.uint32(unit // _ROWS)
-        parts = [_cut(sums, first + np.uint32(n), 1) for n in range(unit // _ROWS)]
+        first = number * np.uint32(unit // rows)
+        parts = [_cut(sums, first + np.uint32(n), 1) for n in range(unit // rows)]
         products = _sum(parts)[:, 0] * factors
         total = _cut(totals, number, 1)[:, :, None]
         if zero is None:
@@ -81,9 +89,10 @@ def column_product(
 def byte_column_product(x: jax.Array, codes: jax.Array) -> jax.Array:
     """Computes x (b, i) times 8-bit codes (i, o); i is a multiple of 16 and at least 32."""
     x, codes = jax.lax.optimization_barrier((x, codes))
-    sums = _sums_of_rows(x, codes, lambda part: part)
+    rows = _rows(codes.shape[1], x.shape[1] // 2)  # at least two sums
+    sums = _sums_of_rows(x, codes, rows, lambda part: part)
     start, count = jnp.zeros((len(x), 1, codes.shape[1]), x.dtype), sums.shape[1]
-    most = _OUTPUTS * _BLOCK // (codes.shape[1] * _ROWS)
+    most = _OUTPUTS * _BLOCK // (codes.shape[1] * rows)
     return _looped(lambda number: _cut(sums, number, 1)[:, 0], count, most, start)[:, 0]
 
 
@@ -155,21 +164,21 @@ def row_product(
 
 
 def _sums_of_rows(
-    x: jax.Array, codes: jax.Array, convert: Callable[[jax.Array], jax.Array]
+    x: jax.Array, codes: jax.Array, rows: int, convert: Callable[[jax.Array], jax.Array]
 ) -> jax.Array:
-    """Returns the products (b, i / 16, halves, o) of x (b, i) and codes (i, o), each of 16 inputs.
+    """Returns the products (b, i / rows, halves, o) of x (b, i) and codes (i, o), each of some rows of codes.
 
     Args:
-        convert: converts codes (1, i / 16, n, 1, o) to integers (1, i / 16, n, halves, o).
+        convert: converts codes (1, i / rows, n, 1, o) to integers (1, i / rows, n, halves, o).
     """
-    rows, inputs = (
-        codes.reshape(1, -1, _ROWS, 1, codes.shape[1]),
-        x.reshape(len(x), -1, _ROWS, 1, 1),
+    codes, inputs = (
+        codes.reshape(1, -1, rows, 1, codes.shape[1]),
+        x.reshape(len(x), -1, rows, 1, 1),
     )
     terms = []
-    for start in range(0, _ROWS, _FUSED):
+    for start in range(0, rows, _FUSED):
         part = slice(start, start + _FUSED)
-        products = convert(rows[:, :, part]).astype(x.dtype) * inputs[:, :, part]
+        products = convert(codes[:, :, part]).astype(x.dtype) * inputs[:, :, part]
         terms += [jax.lax.slice_in_dim(products, n, n + 1, axis=2) for n in range(_FUSED)]
     return _sum(terms)[:, :, 0]
 
