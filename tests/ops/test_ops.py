@@ -189,6 +189,8 @@ def test_known_sizes_of_symbolic_calls_are_those_of_every_array(row, computed):
         except Exception:
             continue  # the operation needs known sizes
         for tensor, array in zip(symbolic, results, strict=True):
+            if str(row) == "squeeze-all" and None in tensor.shape:
+                continue  # the number of axes depends on the unknown sizes
             sizes = zip(tensor.shape, array.shape, strict=True)
             assert all(size in (None, actual) for size, actual in sizes), (
                 tensor.shape,

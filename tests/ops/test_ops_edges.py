@@ -430,3 +430,24 @@ def test_blocks_have_a_start_and_a_size_for_each_axis(start, shape):
             ops.slice(x, start, shape)
         with pytest.raises(ValueError, match=r"slice_update: expected a start .* of the 2 axes"):
             ops.slice_update(x, start, np.ones(shape, "float32"))
+
+
+@pytest.mark.parametrize(
+    ("name", "kernels"),
+    [
+        ("conv", [(7, 7, 3, 2)]),
+        ("depthwise_conv", [(7, 7, 3, 2)]),
+        ("separable_conv", [(7, 7, 3, 2), (1, 1, 6, 5)]),
+    ],
+)
+def test_a_kernel_larger_than_the_inputs_is_an_error(name, kernels):
+    arrays = [jnp.ones(shape) for shape in ((1, 5, 5, 3), *kernels)]
+    with pytest.raises(ValueError, match=f"fk.ops.{name}: expected at least 7 cells on axis 1"):
+        getattr(ops, name)(*arrays)
+    assert 0 not in getattr(ops, name)(*arrays, padding="same").shape
+
+
+def test_separable_conv_needs_a_pointwise_kernel():
+    arrays = [jnp.ones(shape) for shape in ((1, 5, 5, 3), (3, 3, 3, 2), (2, 1, 6, 5))]
+    with pytest.raises(ValueError, match=r"pointwise_kernel of shape .* received \(2, 1, 6, 5\)"):
+        ops.separable_conv(*arrays)

@@ -11,7 +11,9 @@ from fkeras.engine.call.node import TensorLike
 from fkeras.engine.config.converters import data_format_name, sizes
 from fkeras.engine.symbolic.define import op, to_floats
 from fkeras.nn.convolution import convolve_depthwise, convolve_separable, convolve_transpose
+from fkeras.nn.numerics.axes import format_shape
 from fkeras.nn.pooling import adaptive_pool
+from fkeras.ops.nn.spatial import check_kernel
 
 __all__ = (
     "adaptive_average_pool",
@@ -83,22 +85,21 @@ def depthwise_conv(
         padding: "valid" or "same".
         dilation_rate: distance between the cells of one kernel window.
 
+    Raises:
+        ValueError: if the kernel is larger than the inputs and the padding is "valid".
+
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> x, kernel = jnp.array([[[1.0, 10.0], [2.0, 20.0]]]), jnp.ones((2, 2, 1))
         >>> fk.ops.depthwise_conv(x, kernel)
         Array([[[ 3., 30.]]], dtype=float32)
     """
-    inputs = jnp.asarray(inputs)
-    rank = inputs.ndim - 2
-    return convolve_depthwise(
-        inputs,
-        jnp.asarray(kernel),
-        sizes(rank).check("depthwise_conv: strides", strides),
-        padding.lower(),
-        data_format_name(data_format),
-        sizes(rank).check("depthwise_conv: dilation_rate", dilation_rate),
-    )
+    inputs, kernel = jnp.asarray(inputs), jnp.asarray(kernel)
+    rank, layout = inputs.ndim - 2, data_format_name(data_format)
+    strides = sizes(rank).check("depthwise_conv: strides", strides)
+    dilation = sizes(rank).check("depthwise_conv: dilation_rate", dilation_rate)
+    check_kernel("depthwise_conv", inputs, kernel, dilation, padding, layout)
+    return convolve_depthwise(inputs, kernel, strides, padding.lower(), layout, dilation)
 
 
 @op
@@ -120,23 +121,28 @@ def separable_conv(
         padding: "valid" or "same".
         dilation_rate: distance between the cells of one window of the depthwise kernel.
 
+    Raises:
+        ValueError: if the kernel is larger than the inputs and the padding is "valid", or if a spatial size
+            of `pointwise_kernel` is not 1.
+
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> x = jnp.array([[[1.0, 10.0], [2.0, 20.0]]])
         >>> fk.ops.separable_conv(x, jnp.ones((2, 2, 1)), jnp.ones((1, 2, 1)))
         Array([[[33.]]], dtype=float32)
     """
-    inputs = jnp.asarray(inputs)
-    rank = inputs.ndim - 2
-    return convolve_separable(
-        inputs,
-        jnp.asarray(depthwise_kernel),
-        jnp.asarray(pointwise_kernel),
-        sizes(rank).check("separable_conv: strides", strides),
-        padding.lower(),
-        data_format_name(data_format),
-        sizes(rank).check("separable_conv: dilation_rate", dilation_rate),
-    )
+    inputs, kernel = jnp.asarray(inputs), jnp.asarray(depthwise_kernel)
+    rank, layout = inputs.ndim - 2, data_format_name(data_format)
+    strides = sizes(rank).check("separable_conv: strides", strides)
+    dilation = sizes(rank).check("separable_conv: dilation_rate", dilation_rate)
+    check_kernel("separable_conv", inputs, kernel, dilation, padding, layout)
+    pointwise = jnp.asarray(pointwise_kernel)
+    if any(size != 1 for size in pointwise.shape[:rank]):
+        raise ValueError(
+            "fk.ops.separable_conv: expected pointwise_kernel of shape (*ones, c * m, f), received "
+            f"{format_shape(pointwise.shape)}. Compute other kernels with fk.ops.conv after fk.ops.depthwise_conv."
+        )
+    return convolve_separable(inputs, kernel, pointwise, strides, padding.lower(), layout, dilation)
 
 
 def _adaptive(

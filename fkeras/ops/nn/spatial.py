@@ -32,6 +32,21 @@ def _sizes(name: str, value: _Sizes, count: int, least: int = 1) -> tuple[int, .
     return sizes(count, minimum=least).check(name, value)
 
 
+def check_kernel(
+    name: str,
+    inputs: jax.Array,
+    kernel: jax.Array,
+    dilation: Sequence[int],
+    padding: str,
+    layout: str,
+) -> None:
+    """Raises a ValueError for a kernel larger than the inputs, for which XLA would return an empty array."""
+    if padding.lower() == "valid":
+        # `zip` stops before the channel axes of the kernel
+        extent = tuple((k - 1) * d + 1 for k, d in zip(kernel.shape, dilation, strict=False))
+        check_window(f"fk.ops.{name}", inputs, extent, "kernel", layout)
+
+
 @op
 def conv(
     inputs: TensorLike,
@@ -62,11 +77,7 @@ def conv(
     rank, layout = inputs.ndim - 2, data_format_name(data_format)
     strides = _sizes("conv: strides", strides, rank)
     dilation = _sizes("conv: dilation_rate", dilation_rate, rank)
-    if padding.lower() == "valid":
-        # XLA would return an empty array for a kernel larger than the inputs
-        # `zip` stops before the channel axes of the kernel
-        extent = tuple((k - 1) * d + 1 for k, d in zip(kernel.shape, dilation, strict=False))
-        check_window("fk.ops.conv", inputs, extent, "kernel", layout)
+    check_kernel("conv", inputs, kernel, dilation, padding, layout)
     return convolve(inputs, kernel, strides, padding.lower(), layout, dilation)
 
 

@@ -76,7 +76,8 @@ def squeeze(x: TensorLike, axis: Axes = None) -> jax.Array:
     """Removes axes of size 1.
 
     Args:
-        axis: one axis or several; None for all axes of size 1.
+        axis: one axis or several; None for all axes of size 1. In a model with unknown sizes, name the axes: as in
+            Keras, None keeps an unknown size in the symbolic shape, and removes the axis of an array of size 1.
 
     Example:
         >>> import fkeras as fk
