@@ -96,10 +96,10 @@ def depthwise_conv(
     """
     inputs, kernel = jnp.asarray(inputs), jnp.asarray(kernel)
     rank, layout = inputs.ndim - 2, data_format_name(data_format)
-    strides = sizes(rank).check("depthwise_conv: strides", strides)
+    steps = sizes(rank).check("depthwise_conv: strides", strides)
     dilation = sizes(rank).check("depthwise_conv: dilation_rate", dilation_rate)
     check_kernel("depthwise_conv", inputs, kernel, dilation, padding, layout)
-    return convolve_depthwise(inputs, kernel, strides, padding.lower(), layout, dilation)
+    return convolve_depthwise(inputs, kernel, steps, padding.lower(), layout, dilation)
 
 
 @op
@@ -133,7 +133,7 @@ def separable_conv(
     """
     inputs, kernel = jnp.asarray(inputs), jnp.asarray(depthwise_kernel)
     rank, layout = inputs.ndim - 2, data_format_name(data_format)
-    strides = sizes(rank).check("separable_conv: strides", strides)
+    steps = sizes(rank).check("separable_conv: strides", strides)
     dilation = sizes(rank).check("separable_conv: dilation_rate", dilation_rate)
     check_kernel("separable_conv", inputs, kernel, dilation, padding, layout)
     pointwise = jnp.asarray(pointwise_kernel)
@@ -142,7 +142,7 @@ def separable_conv(
             "fk.ops.separable_conv: expected pointwise_kernel of shape (*ones, c * m, f), received "
             f"{format_shape(pointwise.shape)}. Compute other kernels with fk.ops.conv after fk.ops.depthwise_conv."
         )
-    return convolve_separable(inputs, kernel, pointwise, strides, padding.lower(), layout, dilation)
+    return convolve_separable(inputs, kernel, pointwise, steps, padding.lower(), layout, dilation)
 
 
 def _adaptive(
