@@ -5,8 +5,8 @@
 The model has the configuration of Llama 3.2 1B and random codes; its floats never exist. A token of a single
 row reads each weight once, so a token takes at least the time to read the weights. The rate is compared with that
 of `numpy.copyto` in two ways: by the bytes that a copy reads and writes, which the memory moves, and by the bytes
-that are copied. Both are times of the clock, the best of several rounds: run on an idle machine. Goal: .6 of a
-copy's rate with int4.
+that are copied. Both are times of the clock, the best of several rounds: run on an idle machine. Goal: .6 of the
+bytes that a copy reads and writes, with int4.
 """
 
 import sys

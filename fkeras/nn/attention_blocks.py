@@ -1,6 +1,6 @@
 """Attention by blocks of queries: memory that grows with the length, not with its square.
 
-Each block of queries attends to the keys near to the block, and the gradient computes a block again instead of
+Each block of queries attends to the keys within its band, and the gradient computes a block again instead of
 keeping the scores. Masks are computed for the queries of a block.
 """
 
@@ -16,6 +16,8 @@ import jax.numpy as jnp
 
 #: `take(x, axis)` returns the part of an array that belongs to the queries of a block
 Take = Callable[[jax.Array, int], jax.Array]
+#: `attend(take, keys, query, bias)` returns the result of a block of queries, which attend to some keys
+Block = Callable[[Take, slice, jax.Array, jax.Array | None], jax.Array]
 
 #: the number of keys before and after a query that the query may attend to
 Band = tuple[float, float]
@@ -23,7 +25,7 @@ ALL: Band = (math.inf, math.inf)
 
 #: number of queries of a block: the axis of a matrix unit
 _ROWS = 128
-# parts of the queries with their own keys; each part is a loop in the program
+# number of parts of the queries; each part has its own keys and its own loop in the program
 _PARTS = 4
 # scores of a head from which memory counts more than the time of a second forward pass
 _LONG = 2048 * 2048
@@ -41,7 +43,7 @@ def is_long(queries: Any, keys: Any) -> bool:
 
 
 def by_blocks(
-    attend: Callable[[Take, slice, jax.Array, jax.Array | None], jax.Array],
+    attend: Block,
     query: jax.Array,
     keys: Any,
     bias: jax.Array | None = None,
@@ -78,13 +80,13 @@ def by_blocks(
 
 
 def _part(
-    attend: Callable[[Take, slice, jax.Array, jax.Array | None], jax.Array],
+    attend: Block,
     query: jax.Array,
     bias: jax.Array | None,
     queries: slice,
     keys: slice,
 ) -> list[jax.Array]:
-    """Computes the results of some queries, which attend to some keys: equal blocks, and the rest."""
+    """Returns the results of one part of the queries: those of equal blocks, and those of the rest."""
     number, rest = divmod(queries.stop - queries.start, _ROWS)
     middle = queries.start + number * _ROWS
     # a bias for each query is split like the query: the gradient of a slice is as large as the whole

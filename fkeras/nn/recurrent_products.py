@@ -34,7 +34,7 @@ _RECURRENT = ("recurrent_kernel", "recurrent_bias", "recurrent_mask")
 def scan_products(
     step: functools.partial, x: jax.Array, initial: Any, mask: jax.Array | None, **options: Any
 ) -> tuple[jax.Array, Any]:
-    """Computes `scan_sequence` with the products of a step where the platform of the program is fast.
+    """Computes `scan_sequence`, with products inside or outside of the loop by the platform of the program.
 
     Args:
         step: `lstm_step`, `gru_step` or `simple_rnn_step` with its arguments by keyword.

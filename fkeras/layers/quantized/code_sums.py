@@ -36,7 +36,7 @@ def fits_columns(x: jax.Array, codes: jax.Array, block: int | None) -> bool:
 
 
 def _rows(columns: int, unit: int) -> int:
-    """Returns the number of rows of codes in a sum, which are many only if they divide `unit`."""
+    """Returns the number of rows of codes in a sum: 32 if 32 divides `unit` and no row is whole pages, else 16."""
     return _ROWS if columns % _PAGE and unit % _ROWS == 0 else _FEW
 
 

@@ -1,4 +1,4 @@
-"""Products of few rows with a matrix of 4-bit codes, whose floats are never in memory as a whole; and the floats."""
+"""Products with a matrix of 4-bit codes: few rows multiply the codes, many rows the dequantized matrix."""
 
 from __future__ import annotations
 
