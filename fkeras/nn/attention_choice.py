@@ -19,7 +19,7 @@ from fkeras.nn.attention import (
     of_keys,
 )
 from fkeras.nn.attention_blocks import ALL, Take, by_blocks, is_long, whole
-from fkeras.nn.attention_kernels import CAUSAL, Pairs, attend_by_kernel
+from fkeras.nn.attention_kernels import CAUSAL, Pairs, attend_by_kernel, has_short_kernel
 from fkeras.nn.noise import dropout
 from fkeras.nn.numerics.axes import format_shape
 
@@ -54,7 +54,7 @@ def attention(
         soft_cap: bound of the logits, as for `attend`.
         kernel: "einsum" for whole arrays, "blockwise" for blocks of queries, "splash" for a kernel of
             the platform if there is one, else blocks; None for "splash" if the sequences are long, else
-            "einsum".
+            for cuDNN on a GPU where it applies without a choice in the program, or "einsum".
         pairs: the pairs that `mask_of` allows; None if kernels do not support the mask.
         drop: key and rate of dropout of the attention weights; None for no dropout. Each block of
             queries has its own key.
@@ -67,8 +67,11 @@ def attention(
     length = query.shape[1]
     long = is_long(length, key.shape[1])
     if pairs is not None and drop is None and bias is None and not fill:
+        arguments = query, key, value, pairs
         if kernel == "splash" or (kernel is None and long):
-            return attend_by_kernel(query, key, value, pairs, scale, soft_cap, sinks)
+            return attend_by_kernel(*arguments, scale, soft_cap, sinks)
+        if kernel is None and has_short_kernel(*arguments, soft_cap, sinks is not None):
+            return attend_by_kernel(*arguments, scale, soft_cap, sinks, whole=True)
 
     def compute(take: Take, keys: slice, rows: jax.Array, bias: jax.Array | None) -> jax.Array:
         mask, bias = of_keys(mask_of(take), keys), of_keys(bias, keys)
@@ -112,7 +115,7 @@ def dot_product_attention(
     0. (`jax.nn.dot_product_attention` and Keras return the mean of all values.)
 
     Long sequences are computed by a kernel of the platform, or by blocks of queries: the memory grows
-    with t + s instead of t * s.
+    with t + s instead of t * s. On a GPU, cuDNN computes shorter sequences of 16-bit floats, too.
 
     Args:
         query: array of shape (b, t, heads, d).
@@ -125,7 +128,7 @@ def dot_product_attention(
         scale: factor of the logits; None for 1 / sqrt(d).
         is_causal: whether step t attends only to the steps up to t.
         flash_attention: True for cuDNN's fused kernel, which needs a GPU and a 16-bit float type;
-            False for one einsum over whole arrays, None for a kernel or blocks if sequences are long.
+            False for products of whole arrays; None for the choice of `attention`.
         empty_rows: result for queries that attend to no key: "zeros", or "keras" for the mean of
             all values.
         pairs: the pairs that `mask` allows; None if unknown.

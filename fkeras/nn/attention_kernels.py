@@ -1,11 +1,12 @@
-"""Attention of long sequences by the kernel of the platform for which a program is lowered.
+"""Attention by the kernel of the platform for which a program is lowered.
 
-JAX's splash attention computes on TPUs, cuDNN on GPUs, blocks of queries elsewhere. Kernels take no array
+JAX's splash attention computes long sequences on TPUs, cuDNN long and short ones on GPUs. Blocks of queries
+compute long sequences elsewhere, products of whole arrays short ones. Kernels take no array
 with an entry for each query and each key: `Pairs` describes the mask by numbers for each token.
 
 A primitive holds the choice, as in `fkeras.nn.cpu.forms`: `jax.lax.platform_dependent` would leave kernels,
 which have no forward-mode derivatives, in the programs of all platforms. The reverse-mode gradient has
-kernels, too. Other derivatives are those of blocks of queries, on all platforms.
+kernels, too. Other derivatives are those of the program without a kernel, on all platforms.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _BLOCK, _LANES = 512, 128
 _WIDTH = 256
 _TPU_DTYPES = ("float32", "bfloat16")
 _GPU_DTYPES = ("float16", "bfloat16")
+# queries and keys of a block of cuDNN's kernel: shorter sequences fill no block
+_GPU_BLOCK = 128
 # the precisions of products that Pallas compiles for TPUs
 _PRECISIONS = (None, "default", "bfloat16", "float32", "highest")
 
@@ -101,6 +104,8 @@ class Call:
         soft_cap: bound c of the logits, which become `c * tanh(logits / c)`; None for none.
         precision: JAX's default precision of products.
         has_sinks: whether each head has one more logit, as in `attend`.
+        whole: whether the computation without a kernel is that of whole arrays, for sequences that are not
+            long: cuDNN alone has a kernel for them.
     """
 
     band: Band = ALL
@@ -110,6 +115,7 @@ class Call:
     soft_cap: float | None = None
     precision: str | None = None
     has_sinks: bool = False
+    whole: bool = False
 
     @property
     def differentiable(self) -> int:
@@ -145,6 +151,7 @@ class Call:
             return None
         if platform == "tpu":
             fits = query.dtype.name in _TPU_DTYPES and self.precision in _PRECISIONS
+            fits = fits and not self.whole
             return "splash" if fits and max(query.shape[3], value.shape[3]) <= _WIDTH else None
         if platform not in ("gpu", "cuda") or query.dtype.name not in _GPU_DTYPES:
             return None
@@ -152,6 +159,10 @@ class Call:
         causal = self.band[1] == 0 and query.shape[1] == key.shape[1]
         fits = (causal or self.band == ALL) and self.soft_cap is None and not self.has_sinks
         fits = fits and query.shape[3] == value.shape[3]
+        if self.whole:
+            # a choice while the program runs costs more than whole arrays
+            fits = fits and not self.has_ids and not self.has_positions
+            fits = fits and min(query.shape[1], key.shape[1]) >= _GPU_BLOCK
         return "cudnn" if fits and query.shape[3] % 8 == 0 and query.shape[3] <= 128 else None
 
     def mask_of(self, operands: Sequence[jax.Array], take: Take) -> jax.Array | None:
@@ -171,6 +182,20 @@ class Call:
         return functools.reduce(jnp.logical_and, allowed)[:, None] if allowed else None
 
 
+def has_short_kernel(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    pairs: Pairs,
+    soft_cap: float | None,
+    has_sinks: bool,
+) -> bool:
+    """Returns whether a platform has a kernel for sequences that are not long; arguments as for `Call`."""
+    arrays = pairs.query_ids is not None, pairs.positions is not None
+    call = Call(pairs.band, *arrays, soft_cap=soft_cap, has_sinks=has_sinks, whole=True)
+    return call.kernel("gpu", query, key, value) is not None
+
+
 def attend_by_kernel(
     query: jax.Array,
     key: jax.Array,
@@ -179,8 +204,9 @@ def attend_by_kernel(
     scale: float,
     soft_cap: float | None = None,
     sinks: jax.Array | None = None,
+    whole: bool = False,
 ) -> jax.Array:
-    """Computes attention by the kernel of the platform, or by blocks of queries.
+    """Computes attention by the kernel of the platform; without a kernel by blocks of queries, or of whole arrays.
 
     Args:
         query: array of shape (b, t, heads, d).
@@ -188,6 +214,7 @@ def attend_by_kernel(
         value: array of shape (b, s, groups, f).
         soft_cap: as in `Call`.
         sinks: array of shape (1, heads), as for `attend`.
+        whole: as in `Call`.
 
     Returns:
         An array of shape (b, t, heads, f), 0 for queries that attend to no key.
@@ -201,16 +228,16 @@ def attend_by_kernel(
     config: Any = jax.config  # JAX declares its flags at run time
     precision = config.jax_default_matmul_precision
     settings = float(scale), soft_cap, precision, sinks is not None
-    call = Call(pairs.band, has_ids, has_positions, *settings)
+    call = Call(pairs.band, has_ids, has_positions, *settings, whole)
     if has_typed_axes(*operands) or not any(call.kernel(p, *operands[:3]) for p in ("tpu", "gpu")):
-        return _by_blocks(*operands, call=call, role="value")[0]
+        return _without_kernel(*operands, call=call, role="value")[0]
     return _bind(call, "value", *operands)[0]
 
 
-# -- computations of a role: the value, the tangent, or the gradients of query, key, value and sinks
+# -- computations of a role: the value, the value before its gradients, the tangent, or the gradients
 
 
-def _by_blocks(*operands: jax.Array, call: Call, role: str) -> list[jax.Array]:
+def _without_kernel(*operands: jax.Array, call: Call, role: str) -> list[jax.Array]:
     """Computes a role on every platform.
 
     A tangent takes those of query, key, value and sinks after the operands, gradients that of the value.
@@ -225,6 +252,8 @@ def _by_blocks(*operands: jax.Array, call: Call, role: str) -> list[jax.Array]:
             arguments = rows, key[:, keys], value[:, keys], mask, None, call.scale
             return attend(*arguments, soft_cap=call.soft_cap, sinks=sinks)
 
+        if call.whole:
+            return compute(whole, slice(None), query, None)
         return by_blocks(compute, query, key.shape[1], band=call.pairs(operands).indices)
 
     return _role(value, role, heads, rest)
@@ -237,7 +266,9 @@ def _role(
         return [value(*heads)]
     if role == "tangent":
         return [jax.jvp(value, tuple(heads), tuple(rest))[1]]
-    return list(jax.vjp(value, *heads)[1](*rest))
+    # XLA merges the value before its gradients with the value that the gradients compute again
+    y, transposed = jax.vjp(value, *heads)
+    return [y] if role == "forward" else list(transposed(*rest))
 
 
 def by_splash(
@@ -335,7 +366,7 @@ def _by_cudnn(*operands: jax.Array, call: Call, role: str) -> list[jax.Array]:
 
     # both roles call the kernel that also returns the sums for the gradient: XLA merges the two calls
     y, transposed = jax.vjp(value, *operands[:3])
-    return [y] if role == "value" else list(transposed(operands[call.number]))
+    return list(transposed(operands[call.number])) if role == "gradient" else [y]
 
 
 def _cudnn_program(call: Call, role: str, operands: Sequence[Any]) -> Any:
@@ -374,14 +405,14 @@ def _where_exact(
         return kernel(*operands)
     exact = functools.reduce(jnp.logical_and, conditions)
     return jax.lax.cond(
-        exact, kernel, functools.partial(_by_blocks, call=call, role=role), *operands
+        exact, kernel, functools.partial(_without_kernel, call=call, role=role), *operands
     )
 
 
 # -- the primitive --------------------------------------------------------------------------------
 
 # `trace` caches programs by call, shapes, dtypes and JAX's settings
-_DEFAULT = jax.jit(_by_blocks, static_argnames=("call", "role"))
+_DEFAULT = jax.jit(_without_kernel, static_argnames=("call", "role"))
 #: Primitive of attention by kernels. Its parameter `jaxpr` is the program by blocks of queries. `cudnn` is
 #: the program for GPUs, or None: JAX looks there for operations that need the devices while lowering.
 KERNEL: Any = type(jax.lax.add_p)("platform_kernel")
@@ -406,7 +437,7 @@ def _abstract(*_: Any, jaxpr: Any, **__: Any) -> Any:
 def _evaluate(*operands: Any, call: Call, role: str, **_: Any) -> Any:
     config: Any = jax.config
     if config.jax_disable_jit:
-        return _by_blocks(*operands, call=call, role=role)
+        return _without_kernel(*operands, call=call, role=role)
     return _COMPILED(*operands, call=call, role=role)
 
 
@@ -455,8 +486,10 @@ mlir.register_lowering(KERNEL, _lower_for_gpu, platform="cuda")
 def _differentiate(
     primals: Any, tangents: Any, *, call: Call, role: str, jaxpr: Any, **_: Any
 ) -> Any:
-    if role == "value":
+    if role in ("value", "forward"):
         own = map(ad.instantiate_zeros, tangents[: call.differentiable])
+        # blocks compute the value again for the gradient, whole arrays keep the weights
+        role = "forward" if call.whole else role
         return _bind(call, role, *primals), _bind(call, "tangent", *primals, *own)
     # derivatives of higher order
     places = [n for n, tangent in enumerate(tangents) if type(tangent) is not ad.Zero]

@@ -20,8 +20,9 @@ def attention_kernels(model: Any, backend: str, path: str = "") -> Iterator[tupl
             yield from attention_kernels(layer, backend, f"{path}{name}/")
         elif isinstance(layer, DotProductAttention):
             number = graph.call_number(name)
-            query, _, value, *_ = graph.call_specs(number)
+            query, _, value, *rest = graph.call_specs(number)
             given = fill(graph.calls[number].options, graph.specs)
             options = {name: given[name] for name in ("bias", "attention_mask") if name in given}
+            options["positions"] = rest[0] if rest else None
             kernel = layer.kernel_for(query, value, backend, training=True, **options)
             yield f"{path}{name}", kernel

@@ -182,6 +182,43 @@ def _choices(function, *arguments):
     return text.count(f"{KERNEL.name}[")
 
 
+def test_gradients_of_short_sequences_keep_the_weights():
+    heads = [jax.ShapeDtypeStruct((1, 128, 2, 8), "bfloat16")] * 3
+    chosen, einsum = (
+        layers.DotProductAttention(dtype="bfloat16", kernel=k) for k in (None, "einsum")
+    )
+    assert (
+        _choices(_gradient(chosen), *heads) == 2
+    )  # the value and the gradients, for the choice of a GPU
+    texts = [jax.jit(_gradient(x)).lower(*heads).compile().as_text() for x in (chosen, einsum)]
+    for operation in (" dot(", " exponential("):
+        assert texts[0].count(operation) == texts[1].count(operation) > 0
+
+
+@pytest.mark.exhaustive
+def test_derivatives_of_short_sequences():
+    heads = tuple(jnp.asarray(_normal(1, 128, 2, 8, number=n), "bfloat16") for n in range(3))
+
+    def results(kernel):
+        layer = layers.DotProductAttention(masks.Causal(), dtype="bfloat16", kernel=kernel)
+
+        def loss(*heads):
+            return jnp.square(layer(*heads)).sum()
+
+        gradient, tangents = jax.grad(loss, (0, 1, 2)), tuple(jnp.cos(x) for x in heads)
+        several = jnp.stack([heads[0], 2 * heads[0]])
+        return (
+            jax.jvp(layer, heads, tangents),
+            jax.jvp(gradient, heads, tangents),
+            jax.grad(jax.checkpoint(loss))(*heads),
+            jax.vmap(layer, (0, None, None))(several, *heads[1:]),
+        )
+
+    for y, exact in zip(*(jax.tree.leaves(results(k)) for k in (None, "einsum")), strict=True):
+        y, exact = (x.astype("float32") for x in (y, exact))
+        np.testing.assert_allclose(y, exact, atol=0.02 * float(jnp.abs(exact).max()))
+
+
 @pytest.mark.exhaustive
 def test_derivatives_with_sinks():
     heads = (*(x[:1, :130] for x in _heads()), SINKS[:1])

@@ -71,7 +71,9 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
             "xla" or "cudnn" for this implementation of `jax.nn.dot_product_attention` in calls without a
             soft cap, sinks and dropout whose values have the size of the keys; "cudnn" also needs a GPU and
             16-bit floats. None, and calls without their kernel: "splash" where t * s is at least
-            2048 * 2048, else "einsum". `fk.plan` reports the kernel of each layer.
+            2048 * 2048; for shorter sequences cuDNN on a GPU, in calls of at least 128 queries and keys with
+            16-bit floats and without positions, padding and segments, else "einsum". `fk.plan` reports the
+            kernel of each layer.
         seed: takes the place of the layer's name in the key of each call, so that layers with equal
             seeds draw equally; None for the name.
         use_sinks: whether each head has an attention sink: one more logit, a weight, which counts in the sum of
@@ -439,8 +441,9 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
         training: bool = False,
         bias: Any = None,
         attention_mask: Any = None,
+        positions: Any = None,
     ) -> str:
-        """Returns the computation of a call: "einsum", "blockwise", "splash", "xla" or "cudnn".
+        """Returns the computation of a call without padding: "einsum", "blockwise", "splash", "xla" or "cudnn".
 
         Args:
             query: the query, or its spec.
@@ -449,6 +452,7 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
             training: whether it is a training call.
             bias: the bias of the call, or None.
             attention_mask: the mask of the call, or None.
+            positions: the positions of the call, their spec, or None.
 
         Example:
             >>> import jax.numpy as jnp, fkeras as fk
@@ -456,6 +460,9 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
             >>> attention = fk.layers.DotProductAttention(fk.masks.Causal())
             >>> [attention.kernel_for(x, x, backend) for backend in ("tpu", "gpu", "cpu")]
             ['splash', 'cudnn', 'blockwise']
+            >>> short = x[:, :512]
+            >>> [attention.kernel_for(short, short, backend) for backend in ("tpu", "gpu", "cpu")]
+            ['einsum', 'cudnn', 'einsum']
         """
         query, value = fk.as_spec(query), fk.as_spec(value)
         drops = training and self.dropout > 0
@@ -464,16 +471,17 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
         if self.kernel in ("einsum", "blockwise"):
             return self.kernel
         long = is_long(query.dims[1], value.dims[1])
-        if not long and self.kernel != "splash":
-            return "einsum"
         form = self._band_and_segments(attention_mask)
-        if form is not None and bias is None and not drops:
-            q, v = (jax.ShapeDtypeStruct((1, *x.dims[1:]), x.dtype) for x in (query, value))
-            # the size of keys is that of the query
-            call = Call(form[0], soft_cap=self.soft_cap, has_sinks=self.use_sinks)
-            kernel = call.kernel(backend, q, v, v)
-            return kernel or "blockwise"
-        return "blockwise" if long else "einsum"
+        if form is None or bias is not None or drops:
+            return "blockwise" if long else "einsum"
+        whole = not long and self.kernel != "splash"
+        has_positions = positions is not None
+        has_ids = has_positions or form[1:] != (None, None)
+        options = {"soft_cap": self.soft_cap, "has_sinks": self.use_sinks, "whole": whole}
+        q, v = (jax.ShapeDtypeStruct((1, *x.dims[1:]), x.dtype) for x in (query, value))
+        # the size of keys is that of the query
+        kernel = Call(form[0], has_ids, has_positions, **options).kernel(backend, q, v, v)
+        return kernel or ("einsum" if whole else "blockwise")
 
     def _is_jax(self, query: Any, value: Any, backend: str, drops: bool) -> bool:
         """Returns whether `jax.nn.dot_product_attention` computes a call."""

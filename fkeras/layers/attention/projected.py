@@ -48,9 +48,9 @@ class ProjectedAttention(fk.Layer):
         sliding_window: number of steps in each direction, including the step itself, that a step
             attends to; None for all.
         flash_attention: True for cuDNN's fused kernel, which needs a GPU and a 16-bit float type;
-            False for one product of whole arrays; None to compute long sequences by the kernel of
-            the platform or by blocks of queries, without an array of all scores. (Keras uses the
-            kernel whenever possible.)
+            False for products of whole arrays; None for the best computation of the platform: long
+            sequences by a kernel or by blocks of queries, without an array of all scores, and 16-bit
+            floats without padding on a GPU by cuDNN.
         kernel_initializer: draws the kernels.
         bias_initializer: draws the biases.
         kernel_regularizer: penalty on each kernel.

@@ -40,8 +40,9 @@ def dot_product_attention(
         scale: factor of the scores; None for 1 / sqrt(d).
         is_causal: whether step t attends only to steps up to t.
         flash_attention: True for cuDNN's fused kernel, which needs a GPU and a 16-bit float type;
-            False for one product of whole arrays; None to compute long sequences by the kernel of
-            the platform or by blocks of queries, without an array of all scores.
+            False for products of whole arrays; None for the best computation of the platform: long
+            sequences by a kernel or by blocks of queries, without an array of all scores, and 16-bit
+            floats on a GPU by cuDNN.
         attn_logits_soft_cap: must be None; Keras supports other values only on TPUs.
         empty_rows: output for a query without any key to attend to: "zeros", or "keras" for the
             mean of all values, as in Keras. Models read from Keras's files use "keras".

@@ -357,7 +357,11 @@ def test_kernels_of_platforms():
         return [layer.kernel_for(x, x, platform, **options) for platform in ("tpu", "gpu", "cpu")]
 
     assert kernels(layer) == ["splash", "cudnn", "blockwise"]
-    assert kernels(layer, short) == ["einsum"] * 3
+    assert kernels(layer, short) == ["einsum", "cudnn", "einsum"]
+    assert kernels(layer, jax.ShapeDtypeStruct((2, 127, 4, 64), "bfloat16")) == ["einsum"] * 3
+    assert kernels(layer, short.update(dtype="float32")) == ["einsum"] * 3
+    for options in ({"positions": (2, 1024)}, {"bias": 1.0}, {"attention_mask": masks.Chunk(9)}):
+        assert kernels(layer, short, **options) == ["einsum"] * 3
     assert kernels(layer.replace(kernel="splash"), short) == ["splash", "cudnn", "blockwise"]
     assert kernels(layer.replace(soft_cap=2.0)) == ["splash", "blockwise", "blockwise"]
     assert kernels(layer.replace(use_sinks=True)) == ["splash", "blockwise", "blockwise"]
