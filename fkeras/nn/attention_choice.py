@@ -71,7 +71,7 @@ def attention(
         if kernel == "splash" or (kernel is None and long):
             return attend_by_kernel(*arguments, scale, soft_cap, sinks)
         if kernel is None and has_short_kernel(*arguments, soft_cap, sinks is not None):
-            return attend_by_kernel(*arguments, scale, soft_cap, sinks, whole=True)
+            return attend_by_kernel(*arguments, scale, soft_cap, sinks, short=True)
 
     def compute(take: Take, keys: slice, rows: jax.Array, bias: jax.Array | None) -> jax.Array:
         mask, bias = of_keys(mask_of(take), keys), of_keys(bias, keys)

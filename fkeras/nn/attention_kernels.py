@@ -1,8 +1,8 @@
 """Attention by the kernel of the platform for which a program is lowered.
 
-JAX's splash attention computes long sequences on TPUs, cuDNN long and short ones on GPUs. Blocks of queries
-compute long sequences elsewhere, products of whole arrays short ones. Kernels take no array
-with an entry for each query and each key: `Pairs` describes the mask by numbers for each token.
+JAX's splash attention computes long sequences on TPUs, cuDNN long and short sequences on GPUs. Elsewhere blocks
+of queries compute long sequences, and products of whole arrays short sequences. Kernels take no array with an entry
+for each query and each key: `Pairs` describes the mask by numbers for each token.
 
 A primitive holds the choice, as in `fkeras.nn.cpu.forms`: `jax.lax.platform_dependent` would leave kernels,
 which have no forward-mode derivatives, in the programs of all platforms. The reverse-mode gradient has
@@ -104,8 +104,8 @@ class Call:
         soft_cap: bound c of the logits, which become `c * tanh(logits / c)`; None for none.
         precision: JAX's default precision of products.
         has_sinks: whether each head has one more logit, as in `attend`.
-        whole: whether the computation without a kernel is that of whole arrays, for sequences that are not
-            long: cuDNN alone has a kernel for them.
+        short: whether the sequences are short: whole arrays compute them without a kernel, and cuDNN alone has
+            a kernel for them.
     """
 
     band: Band = ALL
@@ -115,7 +115,7 @@ class Call:
     soft_cap: float | None = None
     precision: str | None = None
     has_sinks: bool = False
-    whole: bool = False
+    short: bool = False
 
     @property
     def differentiable(self) -> int:
@@ -151,7 +151,7 @@ class Call:
             return None
         if platform == "tpu":
             fits = query.dtype.name in _TPU_DTYPES and self.precision in _PRECISIONS
-            fits = fits and not self.whole
+            fits = fits and not self.short
             return "splash" if fits and max(query.shape[3], value.shape[3]) <= _WIDTH else None
         if platform not in ("gpu", "cuda") or query.dtype.name not in _GPU_DTYPES:
             return None
@@ -159,7 +159,7 @@ class Call:
         causal = self.band[1] == 0 and query.shape[1] == key.shape[1]
         fits = (causal or self.band == ALL) and self.soft_cap is None and not self.has_sinks
         fits = fits and query.shape[3] == value.shape[3]
-        if self.whole:
+        if self.short:
             # a choice while the program runs costs more than whole arrays
             fits = fits and not self.has_ids and not self.has_positions
             fits = fits and min(query.shape[1], key.shape[1]) >= _GPU_BLOCK
@@ -192,7 +192,7 @@ def has_short_kernel(
 ) -> bool:
     """Returns whether a platform has a kernel for sequences that are not long; arguments as for `Call`."""
     arrays = pairs.query_ids is not None, pairs.positions is not None
-    call = Call(pairs.band, *arrays, soft_cap=soft_cap, has_sinks=has_sinks, whole=True)
+    call = Call(pairs.band, *arrays, soft_cap=soft_cap, has_sinks=has_sinks, short=True)
     return call.kernel("gpu", query, key, value) is not None
 
 
@@ -204,9 +204,9 @@ def attend_by_kernel(
     scale: float,
     soft_cap: float | None = None,
     sinks: jax.Array | None = None,
-    whole: bool = False,
+    short: bool = False,
 ) -> jax.Array:
-    """Computes attention by the kernel of the platform; without a kernel by blocks of queries, or of whole arrays.
+    """Computes attention by the kernel of the platform, else by blocks of queries, or of whole arrays if short.
 
     Args:
         query: array of shape (b, t, heads, d).
@@ -214,7 +214,7 @@ def attend_by_kernel(
         value: array of shape (b, s, groups, f).
         soft_cap: as in `Call`.
         sinks: array of shape (1, heads), as for `attend`.
-        whole: as in `Call`.
+        short: as in `Call`.
 
     Returns:
         An array of shape (b, t, heads, f), 0 for queries that attend to no key.
@@ -228,13 +228,13 @@ def attend_by_kernel(
     config: Any = jax.config  # JAX declares its flags at run time
     precision = config.jax_default_matmul_precision
     settings = float(scale), soft_cap, precision, sinks is not None
-    call = Call(pairs.band, has_ids, has_positions, *settings, whole)
+    call = Call(pairs.band, has_ids, has_positions, *settings, short)
     if has_typed_axes(*operands) or not any(call.kernel(p, *operands[:3]) for p in ("tpu", "gpu")):
         return _without_kernel(*operands, call=call, role="value")[0]
     return _bind(call, "value", *operands)[0]
 
 
-# -- computations of a role: the value, the value before its gradients, the tangent, or the gradients
+# -- computations of a role: the value, the value whose gradient follows ("forward"), the tangent, the gradients
 
 
 def _without_kernel(*operands: jax.Array, call: Call, role: str) -> list[jax.Array]:
@@ -252,7 +252,7 @@ def _without_kernel(*operands: jax.Array, call: Call, role: str) -> list[jax.Arr
             arguments = rows, key[:, keys], value[:, keys], mask, None, call.scale
             return attend(*arguments, soft_cap=call.soft_cap, sinks=sinks)
 
-        if call.whole:
+        if call.short:
             return compute(whole, slice(None), query, None)
         return by_blocks(compute, query, key.shape[1], band=call.pairs(operands).indices)
 
@@ -413,8 +413,8 @@ def _where_exact(
 
 # `trace` caches programs by call, shapes, dtypes and JAX's settings
 _DEFAULT = jax.jit(_without_kernel, static_argnames=("call", "role"))
-#: Primitive of attention by kernels. Its parameter `jaxpr` is the program by blocks of queries. `cudnn` is
-#: the program for GPUs, or None: JAX looks there for operations that need the devices while lowering.
+#: Primitive of attention by kernels. Its parameter `jaxpr` is the program without a kernel. `cudnn` is the
+#: program for GPUs, or None: JAX looks there for operations that need the devices while lowering.
 KERNEL: Any = type(jax.lax.add_p)("platform_kernel")
 KERNEL.multiple_results = True
 
@@ -489,7 +489,7 @@ def _differentiate(
     if role in ("value", "forward"):
         own = map(ad.instantiate_zeros, tangents[: call.differentiable])
         # blocks compute the value again for the gradient, whole arrays keep the weights
-        role = "forward" if call.whole else role
+        role = "forward" if call.short else role
         return _bind(call, role, *primals), _bind(call, "tangent", *primals, *own)
     # derivatives of higher order
     places = [n for n, tangent in enumerate(tangents) if type(tangent) is not ad.Zero]

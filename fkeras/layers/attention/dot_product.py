@@ -474,14 +474,14 @@ class DotProductAttention(fk.KeepsTokens, fk.Layer):
         form = self._band_and_segments(attention_mask)
         if form is None or bias is not None or drops:
             return "blockwise" if long else "einsum"
-        whole = not long and self.kernel != "splash"
+        short = not long and self.kernel != "splash"
         has_positions = positions is not None
         has_ids = has_positions or form[1:] != (None, None)
-        options = {"soft_cap": self.soft_cap, "has_sinks": self.use_sinks, "whole": whole}
+        options = {"soft_cap": self.soft_cap, "has_sinks": self.use_sinks, "short": short}
         q, v = (jax.ShapeDtypeStruct((1, *x.dims[1:]), x.dtype) for x in (query, value))
         # the size of keys is that of the query
         kernel = Call(form[0], has_ids, has_positions, **options).kernel(backend, q, v, v)
-        return kernel or ("einsum" if whole else "blockwise")
+        return kernel or ("einsum" if short else "blockwise")
 
     def _is_jax(self, query: Any, value: Any, backend: str, drops: bool) -> bool:
         """Returns whether `jax.nn.dot_product_attention` computes a call."""
