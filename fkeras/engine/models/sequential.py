@@ -90,7 +90,12 @@ class Sequential(StringNetwork):
                 f"{self._where}: expected a list of layers, received {type(layers).__name__}. Write "
                 "fk.Sequential([layer])."
             )
-        start, entries = _start(list(layers))
+        self._compose(list(layers), STRICT)
+
+    def _compose(self, listed: list[Any], rule: str) -> None:
+        """Sets the layers and the graph of a network under construction."""
+        set_field = object.__setattr__
+        start, entries = _start(listed)
         for layer_entry in entries:
             _check_entry(layer_entry, self._where)
         names = layer_names(list({id(e): e for e in entries}.values()), self._where)
@@ -103,12 +108,19 @@ class Sequential(StringNetwork):
         if not self.trainable:
             pass_on_trainable(self)
         set_field(self, "graph", None)
-        set_field(self, "_mask_rule", STRICT)
+        set_field(self, "_mask_rule", rule)
         if start is not None:
             graph, closed_layers = self._close(start)
             self.__dict__["_origins"] = origins_of(graph, start)
             set_field(self, "graph", graph)
             set_field(self, "layers", LayerDict(closed_layers, self._order))
+
+    @classmethod
+    def _of(cls, entries: list[Any], rule: str, **options: Any) -> Self:
+        """The network of these entries, whose calls follow a mask rule."""
+        network = cls(**options)
+        network._compose(entries, rule)
+        return network
 
     def _close(self, x: Tree) -> tuple:
         """The graph that starts from the symbolic input `x`, and its layers."""
@@ -163,9 +175,9 @@ class Sequential(StringNetwork):
             spec = self.graph.calls[first].outputs[0]
             start = [InputLayer(batch_shape=spec.dims, dtype=spec.dtype)]
         # the layers keep their weights; only the graph around them is new
-        network = type(self)(members, name=self.name, trainable=self.trainable)
-        network = network.replace(dtype=self.dtype, _mask_rule=self._mask_rule)
-        return network._start_from(symbolic(start[0])) if start else network
+        options = {"name": self.name, "trainable": self.trainable}
+        network = self._of([*start, *members], self._mask_rule, **options)
+        return network.replace(dtype=self.dtype)
 
     def _input_layer(self) -> InputLayer:
         layer = self.layers[self.graph.input_names[0]]
@@ -240,16 +252,10 @@ class Sequential(StringNetwork):
         if shape and entries and not isinstance(entries[0], InputLayer):
             batch = shape[0] if needs_batch_size(config) else None
             entries.insert(0, InputLayer(batch_shape=(batch, *shape[1:])))
-        start, members = _start(_with_input_dtype(entries))
-        network = cls(
-            members,
-            name=config.get("name"),
-            trainable=config.get("trainable", True),
-        ).replace(
-            dtype=policy_at(config.get("dtype", "float32"), config.get("name")), _mask_rule=rule
-        )
+        options = {"name": config.get("name"), "trainable": config.get("trainable", True)}
         with within("layers"):
-            return network if start is None else network._start_from(start)
+            network = cls._of(_with_input_dtype(entries), rule, **options)
+        return network.replace(dtype=policy_at(config.get("dtype", "float32"), config.get("name")))
 
 
 def _with_input_dtype(entries: list[Any]) -> list[Any]:

@@ -158,6 +158,15 @@ def test_calls_keep_their_mask_rule_through_transforms_and_files(name, tmp_path,
     np.testing.assert_allclose(keras_outputs, expected, rtol=1e-6)
 
 
+def test_a_row_that_begins_with_a_network_follows_the_rule_of_its_file(tmp_path):
+    with keras_rules():
+        keras_model = keras.Sequential([keras.Model(*_embedded()), L.Conv1D(2, 2), L.Dense(1)])
+    model, state, expected = _opened(keras_model, tmp_path / "m.keras")
+    again = model.pop().add(model[-1])
+    for each in (model, again):
+        np.testing.assert_allclose(each.apply(IDS, state=state).value, expected, atol=1e-6)
+
+
 def test_new_calls_on_a_loaded_model_are_strict(tmp_path, key):
     with keras_rules():
         keras_model = _read(_embedded, L.RMSNormalization(name="norm"))
