@@ -81,6 +81,9 @@ ENTRY %main (a: f32[64]) -> f32[4] {
 
 def test_a_fusion_that_slices_an_operand_reads_the_slice():
     assert programs.Program(SLICED, trips=1).bytes == 16 + 16
+    wider = SLICED.replace("ROOT %part", "%c = f64[64]{0} convert(%p)\n  ROOT %part", 1)
+    wider = wider.replace("f32[4]{0} slice(%p)", "f64[4]{0} slice(%c)")
+    assert programs.Program(wider, trips=1).bytes == 16 + 16
     whole = SLICED.replace("slice(%p), slice={[0:4]}", "reduce(%p)")
     assert programs.Program(whole, trips=1).bytes == 16 + 256
 

@@ -165,6 +165,20 @@ def _results(found):
     return re.findall(r"%([\w.\-]+)", operands) if kind == "tuple" else [name]
 
 
+def _read_part(found, name, shape):
+    """Returns the part of an array that a computation reads: less than 1 if all that read the array are slices."""
+    users = [(n, s, k) for _, n, s, k, o in found if name in re.findall(r"%([\w.\-]+)", o)]
+    parts = [
+        _bytes(of_user) / max(_bytes(shape), 1)
+        if kind in _PARTS
+        else _read_part(found, user, of_user)
+        if kind in ("bitcast", "convert")
+        else 1
+        for user, of_user, kind in users
+    ]
+    return min(sum(parts), 1) if parts else 1
+
+
 class Program:
     """An optimized program: the operations that the device runs one after the other.
 
@@ -249,10 +263,7 @@ class Program:
             names = re.findall(r"%([\w.\-]+)", operands)
             if kind == "parameter":
                 sources[name] = int(operands)
-                users = [(s, k) for _, _, s, k, o in found if name in re.findall(r"%([\w.\-]+)", o)]
-                if users and all(kind in _PARTS for _, kind in users):
-                    parts = sum(_bytes(shape) for shape, _ in users)
-                    read[sources[name]] = min(read[sources[name]], parts)
+                read[sources[name]] = round(_read_part(found, name, shape) * read[sources[name]])
             elif kind == "bitcast" and names[0] in sources:
                 sources[name] = sources[names[0]]
             elif kind in _UPDATES and names[0] in sources and name in results:
