@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from fkeras.nn.cpu.forms import Form, On, compute, has_typed_axes
+from fkeras.nn.cpu.forms import Form, On, Spec, compute, has_typed_axes
 from fkeras.nn.numerics.dtypes import wide_dtype
 
 
@@ -25,6 +25,31 @@ class _Kept(Form):
         return operands[0]
 
     def tpu(self, *operands: jax.Array) -> jax.Array:
+        return self.fast(*operands)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Only(Form):
+    """An array on some platforms, and zeros on the others.
+
+    Args:
+        gpu: whether on GPUs; on all other platforms if False.
+    """
+
+    linear: ClassVar[tuple[int, ...]] = (0,)
+
+    gpu: bool
+
+    def default(self, *operands: jax.Array) -> jax.Array:
+        return operands[0] if self.gpu else jnp.zeros_like(operands[0])
+
+    def fast(self, *operands: jax.Array) -> jax.Array:
+        return _Only(not self.gpu).default(*operands)
+
+    def tpu(self, *operands: jax.Array) -> jax.Array:
+        return self.fast(*operands)
+
+    def tpu_gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
         return self.fast(*operands)
 
 
@@ -82,6 +107,13 @@ def _exponentials_jvp(
     if shares is not None:
         t_shares = tangents[2] * shares
         t_total = t_total + t_shares
+    if dtype == wide_dtype(dtype) and not has_typed_axes(y):
+        # The factor of a row is free. On GPUs its change keeps the sum: XLA's compiler computes the sums of the
+        # gradient and the difference in one kernel. Elsewhere the gradient of the sum reads smaller arrays.
+        change, t_total = (compute(_Only(gpu), t_total) for gpu in (True, False))
+        change = change / total
+        tangent = tangent - y * change
+        t_shares = None if shares is None else t_shares - shares * change
     return (y, total, shares), (tangent.astype(dtype), t_total, t_shares)
 
 
@@ -108,8 +140,8 @@ def exponentials(
 
     Returns:
         The exponentials, 0 where the mask is False, and their sums with axes of size 1; the sum of a row that
-        is empty, masked entirely, or all -inf is a positive number. The derivative treats the factor of a row
-        as a constant.
+        is empty, masked entirely, or all -inf is a positive number. Derivatives are those of the quotient of
+        both: those of the factor depend on the platform.
     """
     dtype = jnp.dtype(x.dtype if dtype is None else dtype)
     return _compiled(x, mask, sinks, tuple(axes), dtype, finite)[:2]

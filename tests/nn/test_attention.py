@@ -12,6 +12,7 @@ from fkeras.nn.attention import attend
 from fkeras.nn.attention_blocks import by_blocks
 from fkeras.nn.attention_choice import dot_product_attention
 from fkeras.nn.cpu import forms
+from fkeras.nn.softmax import _Only
 from fkeras.programs.walk import all_equations
 
 CAUSAL = masks.Causal()
@@ -273,6 +274,28 @@ def test_sinks_are_logits_without_values(kernel, length):
         assert np.abs(y - expected).max() < 2e-6 * np.abs(expected).max()
     # the largest sink leaves nothing for the keys
     assert np.abs(both[0][0][:, :, 3]).max() < 1e-6
+
+
+@pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
+def test_gradients_on_gpus_are_those_on_cpus(order, monkeypatch):
+    query, keys, values = (_normal(1, 4, 2, 3, number=n) for n in range(3))
+    mask = np.tri(4, dtype=bool)
+
+    def slopes():
+        def loss(sinks, query, keys, values):
+            y = dot_product_attention(query, keys, values, mask, sinks=sinks)
+            return jnp.sum(jnp.sin(3 * y))
+
+        derivative = jax.grad(loss, (0, 1, 2, 3)) if order == 1 else jax.hessian(loss, (0, 1))
+        # a new function: `jax.jit` keeps programs
+        return jax.tree.leaves(jax.jit(lambda *a: derivative(*a))(SINKS[:2], query, keys, values))
+
+    on_cpu = slopes()
+    monkeypatch.setattr(_Only, "fast", _Only.default)
+    on_gpu = slopes()
+    for a, b in zip(on_cpu, on_gpu, strict=True):
+        np.testing.assert_allclose(a, b, atol=3e-6 * np.abs(b).max())
+    assert any((a != b).any() for a, b in zip(on_cpu, on_gpu, strict=True))
 
 
 @pytest.mark.exhaustive
