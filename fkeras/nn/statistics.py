@@ -6,7 +6,9 @@ puts into the operation that makes the array, but far from zero this difference 
 
 On GPUs, a shift c near the mean prevents this: E[(x - c)²] - E[x - c]² loses about
 log2(1 + (mean - c)² / variance) bits. The shift is the mean of a part of the array, at least 1/16: then
-(mean - c)² is at most 15 times the variance, whatever the values.
+(mean - c)² is at most 15 times the variance, whatever the values. Along rows, XLA's GPU compiler computes two passes in
+one kernel with the operations that read them, such as a normalization and its gradient. If the program also sums over
+columns, as for the gradient of gamma, these passes would have kernels of their own.
 
 On TPUs, sums join the convolution or product that makes the array, but a shift that depends on the array would
 separate them. Instead, numbers and their squares are split into parts of 12 bits. At most 2,048 parts have an exact
@@ -47,6 +49,7 @@ def mean_and_variance(
     axes: tuple[int, ...],
     groups: tuple[int, int] | None = None,
     from_bfloat16: bool = False,
+    two_passes: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the mean and the biased variance along some axes, which keep the size 1.
 
@@ -58,6 +61,7 @@ def mean_and_variance(
         groups: `(axis, number)`: the positions of this axis form groups, each of which has one mean and
             one variance. The axis keeps its size.
         from_bfloat16: whether `x` was cast from bfloat16: fewer sums are then as exact.
+        two_passes: whether GPUs take two passes, too.
 
     Example:
         >>> mean_and_variance(jnp.array([[1.0, 3.0]]), (1,))
@@ -67,7 +71,7 @@ def mean_and_variance(
     """
     if not axes and groups is None:
         return x, jnp.zeros_like(x)
-    return _moments(axes, groups, from_bfloat16, x)
+    return _moments(_Mean(axes, groups, from_bfloat16, two_passes), x)
 
 
 def centred_and_variance(
@@ -75,6 +79,7 @@ def centred_and_variance(
     axes: tuple[int, ...],
     groups: tuple[int, int] | None = None,
     from_bfloat16: bool = False,
+    two_passes: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
     """Returns an array minus its mean along some axes, and the biased variance.
 
@@ -85,27 +90,27 @@ def centred_and_variance(
         >>> centred_and_variance(jnp.array([[1.0, 3.0]]), (1,))
         (Array([[-1.,  1.]], dtype=float32), Array([[1.]], dtype=float32))
     """
-    return _centred(axes, groups, from_bfloat16, x)
+    return _centred(_Mean(axes, groups, from_bfloat16, two_passes), x)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
-def _centred(
-    axes: tuple[int, ...], groups: tuple[int, int] | None, from_bfloat16: bool, x: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    mean, variance = mean_and_variance(x, axes, groups=groups, from_bfloat16=from_bfloat16)
+@dataclasses.dataclass(frozen=True)
+class _Statistic(Form):
+    axes: tuple[int, ...]
+    groups: tuple[int, int] | None = None
+    from_bfloat16: bool = False
+    two_passes: bool = False
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _centred(form: _Statistic, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    mean, variance = mean_and_variance(x, **vars(form))
     return x - mean, variance
 
 
 @_centred.defjvp
-def _centred_jvp(
-    axes: tuple[int, ...],
-    groups: tuple[int, int] | None,
-    from_bfloat16: bool,
-    primals: Any,
-    tangents: Any,
-) -> Any:
-    ((x,), (tangent,)) = primals, tangents
-    centred, variance = _centred(axes, groups, from_bfloat16, x)
+def _centred_jvp(form: _Statistic, primals: Any, tangents: Any) -> Any:
+    ((x,), (tangent,)), axes, groups = (primals, tangents), form.axes, form.groups
+    centred, variance = _centred(form, x)
     mean = _mean(tangent, axes, groups)
     length = math.prod(x.shape[axis] for axis in axes)
     if groups is None and isinstance(length, int) and length:
@@ -119,37 +124,26 @@ def _centred_jvp(
     return (centred, variance), (centred_tangent, 2 * _mean(centred * chosen, axes, groups))
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
-def _moments(
-    axes: tuple[int, ...], groups: tuple[int, int] | None, from_bfloat16: bool, x: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    mean = compute(_Mean(axes, groups, from_bfloat16), x)
-    return mean, compute(_Variance(axes, groups, from_bfloat16), x, mean)
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _moments(form: _Statistic, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    mean = compute(form, x)
+    return mean, compute(_Variance(**vars(form)), x, mean)
 
 
 @_moments.defjvp
-def _moments_jvp(
-    axes: tuple[int, ...],
-    groups: tuple[int, int] | None,
-    from_bfloat16: bool,
-    primals: Any,
-    tangents: Any,
-) -> Any:
-    ((x,), (tangent,)) = primals, tangents
-    mean, variance = _moments(axes, groups, from_bfloat16, x)
+def _moments_jvp(form: _Statistic, primals: Any, tangents: Any) -> Any:
+    ((x,), (tangent,)), axes, groups = (primals, tangents), form.axes, form.groups
+    mean, variance = _moments(form, x)
     slope = 2 * _mean((x - mean) * tangent, axes, groups)
     return (mean, variance), (_mean(tangent, axes, groups), slope)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Mean(Form):
+class _Mean(_Statistic):
     """The mean of an array."""
 
-    axes: tuple[int, ...]
-    groups: tuple[int, int] | None = None
-    from_bfloat16: bool = False
-
     def default(self, x: jax.Array) -> jax.Array:
+        if self.two_passes:
+            return _mean(x, self.axes, self.groups)
         return _grouped(self._shifted(x), self.groups)
 
     def fast(self, x: jax.Array) -> jax.Array:
@@ -168,15 +162,12 @@ class _Mean(Form):
         return part + jnp.mean(x - part, self.axes, keepdims=True)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Variance(Form):
+class _Variance(_Statistic):
     """The variance of an array; operands: the array and its mean."""
 
-    axes: tuple[int, ...]
-    groups: tuple[int, int] | None = None
-    from_bfloat16: bool = False
-
     def default(self, x: jax.Array, mean: jax.Array) -> jax.Array:
+        if self.two_passes:
+            return _mean(jnp.square(x - mean), self.axes, self.groups)
         part = mean_of_part(x, self.axes)
         difference = x - part
         square = jnp.mean(jnp.square(difference), self.axes, keepdims=True)

@@ -209,6 +209,22 @@ def test_the_gradient_of_centred_arrays_is_that_of_the_platform():
     assert ["stablehlo.reduce_precision" in text for text in texts] == [True, False, False]
 
 
+def test_gpus_take_two_passes_over_rows_unless_gamma_has_a_gradient():
+    """One pass sums a part of each row first."""
+
+    def slices(function, length, platform="cuda"):
+        arrays = [jax.ShapeDtypeStruct(s, "bfloat16") for s in ((2, length), (length,))]
+        traced = jax.jit(function).trace(*arrays)
+        return "stablehlo.slice" in traced.lower(lowering_platforms=(platform,)).as_text()
+
+    def score(x, gamma):
+        return layer_normalization(x, gamma).astype("float32").sum()
+
+    of_x, of_gamma = jax.grad(score), jax.grad(score, 1)
+    cases = (score, 64), (of_x, 64), (of_gamma, 64), (jax.grad(score, (0, 1)), 64), (of_x, 1 << 15)
+    assert [slices(*case) for case in cases] == [False, False, True, True, True]
+
+
 def test_the_gradient_of_batch_normalization_does_not_read_gamma():
     """XLA would copy a gamma that an optimizer updates before the gradient reads it."""
     gamma = jnp.arange(1.0, 6.0)
