@@ -14,7 +14,7 @@ from fkeras.layers.common import authoring as fk
 from fkeras.layers.core.dense import Dense
 from fkeras.layers.core.einsum_dense import Equation, add_bias
 from fkeras.layers.quantized.code_sums import byte_column_product, byte_row_product
-from fkeras.nn.cpu.forms import Form, compute
+from fkeras.nn.cpu.forms import Form, On, compute
 from fkeras.nn.numerics.dtypes import wide_dtype
 from fkeras.quantizers import AbsMaxQuantizer
 
@@ -156,5 +156,9 @@ def _slope(
 ) -> tuple[jax.Array, jax.Array]:
     x, codes, scale = primals
     y = integer_product(equation, quantizer, x, codes, scale)
-    kernel = dequantize(codes, scale, equation).astype(y.dtype)
-    return y, jnp.einsum(equation.text, tangents[0], kernel).astype(y.dtype)
+    # GPUs divide after the product, which then reads the codes. In float16 sums of codes may overflow.
+    of_result = jnp.logical_and(compute(On("gpu")), y.dtype != jnp.float16)
+    one = jnp.ones_like(scale)
+    kernel = dequantize(codes, jnp.where(of_result, one, scale), equation).astype(y.dtype)
+    slope = jnp.einsum(equation.text, tangents[0], kernel).astype(scale.dtype)
+    return y, (slope / jnp.where(of_result, scale, one)).astype(y.dtype)

@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 import fkeras as fk
 from fkeras import layers, quantizers
 from fkeras.engine.tree.axes import weight_axis_roles, weight_units
+from fkeras.nn.cpu.forms import On
 from tests.support.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(0)
@@ -141,7 +142,10 @@ def test_trained_weights(mode):
 
 
 @pytest.mark.exhaustive
-def test_gradients_ignore_the_rounding():
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_gradients_ignore_the_rounding(platform, monkeypatch):
+    if platform == "gpu":
+        monkeypatch.setattr(On, "fast", On.default)
     for layer in (
         layers.Dense(5, use_bias=False),
         layers.EinsumDense("abc,cde->adbe", (4, None, 2)),
@@ -152,10 +156,10 @@ def test_gradients_ignore_the_rounding():
         weigh = jnp.cos(jnp.arange(floats(X).size, dtype="float32")).reshape(floats(X).shape)
 
         def slope(layer, weigh=weigh):
-            return jax.grad(lambda x: jnp.sum(layer(x) * weigh))(X)
+            return jax.jit(jax.grad(lambda x: jnp.sum(layer(x) * weigh)))(X)
 
         np.testing.assert_allclose(slope(coded), slope(floats), rtol=1e-5, atol=1e-6)
-        tangents = [jax.jvp(l, (X,), (X,))[1] for l in (coded, floats)]
+        tangents = [jax.jit(lambda x, l=l: jax.jvp(l, (x,), (x,)))(X)[1] for l in (coded, floats)]
         np.testing.assert_allclose(*tangents, rtol=1e-5, atol=1e-6)
 
 
