@@ -63,11 +63,9 @@ def attend(
     scores, keys, queries = equations(key.ndim, axes, parts.grouped)
     equation = f"{scores},{keys}->{queries}"
     if value.dtype == wide_dtype(value.dtype):
-        order = queries
-        if _is_ordered(query, key, axes):
-            order, value = _rows(scores, queries, axes), varied(value, axes[0], parts.weights)
-        y = weighted_mean(f"{scores},{keys}->{order}", parts.weights, parts.total, value)
-        y = y if order == queries else jnp.einsum(f"{order}->{queries}", y)
+        ordered = _is_ordered(query, key, axes)
+        value = varied(value, axes[0], parts.weights) if ordered else value
+        y = weighted_mean(equation, parts.weights, parts.total, value, ordered)
     else:
         # divide after the sum over keys: the result is the smallest array.
         # A product: XLA's TPU compiler would compute the quotients of the gradient again for each tile of

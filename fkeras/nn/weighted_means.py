@@ -10,10 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from fkeras.nn.cpu.forms import Form, Spec, compute
-
-# lanes of a TPU register
-_LANES = 128
+from fkeras.nn.cpu.forms import Form, compute
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,31 +22,76 @@ class ScaledProduct(Form):
 
     Args:
         equation: the einsum. The factors have the axes of the weights; those of the sum have size 1.
+        ordered: as for `weighted_mean`.
         precision: the precision of the product: a program may be lowered under another default.
     """
 
     linear: ClassVar[tuple[int, ...]] = (0, 1, 2)
 
     equation: str
+    ordered: bool = False
     precision: str | None = None
 
     def default(self, *operands: jax.Array) -> jax.Array:
         weights, factors, values = operands
-        return self._product(weights * factors, values)
+        return jnp.einsum(self.equation, weights * factors, values, precision=self.precision)
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         weights, factors, values = operands
-        return self._product(weights, values) * rows_of(self.equation, factors)
+        equation, back = _on_cpus(self.equation, self.ordered)
+        y = jnp.einsum(equation, weights, values, precision=self.precision)
+        return jnp.einsum(back, y * rows_of(equation, factors))
 
-    def tpu_gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
-        gradient, keys = super().tpu_gradient(number, spec, *operands), spec.shape[-1]
-        # Fused with the gradient of the softmax, the product takes two to four times its cycles. If the keys
-        # do not fill a register, a barrier costs more: a copy into another layout.
-        full = isinstance(keys, int) and keys >= _LANES
-        return jax.lax.optimization_barrier(gradient) if number == 0 and full else gradient
 
-    def _product(self, weights: jax.Array, values: jax.Array) -> jax.Array:
-        return jnp.einsum(self.equation, weights, values, precision=self.precision)
+# A tangent of the sums changes all weights of a row by one factor, and so the row of the result. CPUs scale the result.
+# TPUs and GPUs scale the weights: the gradient then has no use for the result, which they do not keep, and its sums
+# are a part of the operation that multiplies by the values.
+
+
+@dataclasses.dataclass(frozen=True)
+class _ScaledWeights(Form):
+    """Weights times slopes of the rows, operands in this order; 0 on CPUs."""
+
+    linear: ClassVar[tuple[int, ...]] = (0, 1)
+
+    def default(self, *operands: jax.Array) -> jax.Array:
+        weights, slopes = operands
+        return weights * slopes
+
+    def fast(self, *operands: jax.Array) -> jax.Array:
+        return jnp.zeros_like(operands[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class _ScaledResult(Form):
+    """The result times slopes of the rows, operands in this order, on CPUs; 0 elsewhere.
+
+    Args:
+        equation: as for `ScaledProduct`.
+        ordered: as for `weighted_mean`.
+    """
+
+    linear: ClassVar[tuple[int, ...]] = (0, 1)
+
+    equation: str
+    ordered: bool
+
+    def default(self, *operands: jax.Array) -> jax.Array:
+        return jnp.zeros_like(operands[0])
+
+    def fast(self, *operands: jax.Array) -> jax.Array:
+        y, slopes = operands
+        equation, back = _on_cpus(self.equation, self.ordered)
+        order, result = back.split("->")
+        return jnp.einsum(back, jnp.einsum(f"{result}->{order}", y) * rows_of(equation, slopes))
+
+
+def _on_cpus(equation: str, ordered: bool) -> tuple[str, str]:
+    """Returns the einsum for CPUs and the einsum that gives its result the order of `equation`."""
+    inputs, result = equation.split("->")
+    weights = inputs.split(",")[0]
+    order = "".join(n for n in weights if n in result) + result[-1] if ordered else result
+    return f"{inputs}->{order}", f"{order}->{result}"
 
 
 def rows_of(equation: str, factors: jax.Array) -> jax.Array:
@@ -79,13 +121,15 @@ def _mean_jvp(product: ScaledProduct, primals: tuple, tangents: tuple) -> tuple[
     (weights, total, values), (t_weights, t_total, t_values) = primals, tangents
     y, factors = _mean(product, *primals), 1 / total
     terms = []
+    if not isinstance(t_total, SymbolicZero):
+        slopes = -t_total * factors
+        terms.append(compute(_ScaledResult(product.equation, product.ordered), y, slopes))
+        own = compute(_ScaledWeights(), weights, slopes)
+        t_weights = own if isinstance(t_weights, SymbolicZero) else t_weights + own
     if not isinstance(t_weights, SymbolicZero):
         terms.append(compute(product, t_weights, factors, values))
     if not isinstance(t_values, SymbolicZero):
         terms.append(compute(product, weights, factors, t_values))
-    if not isinstance(t_total, SymbolicZero):
-        # from `y`, without a second product of weights and values
-        terms.append(-y * rows_of(product.equation, t_total * factors))
     # a sum with zeros would keep the zeros for the gradient
     return y, sum(terms[1:], terms[0]) if terms else jnp.zeros_like(y)
 
@@ -96,13 +140,19 @@ _compiled = jax.jit(_mean, static_argnums=0, inline=True)
 
 
 def weighted_mean(
-    equation: str, weights: jax.Array, total: jax.Array, values: jax.Array
+    equation: str,
+    weights: jax.Array,
+    total: jax.Array,
+    values: jax.Array,
+    ordered: bool = False,
 ) -> jax.Array:
     """Computes `einsum(equation, weights / total, values)`; CPUs divide after the sum.
 
     Args:
         equation: the einsum; of the result's axes only the last is no axis of the weights.
         total: the sums of the weights, with axes of size 1; no sum is 0.
+        ordered: whether CPUs compute the result in the order of the weights' rows, and transpose the result. In another
+            order XLA's CPU compiler transposes the weights, which takes long for many rows.
 
     Example:
         >>> weights = jnp.array([[1.0, 3.0]])
@@ -110,5 +160,5 @@ def weighted_mean(
         Array([[5.]], dtype=float32)
     """
     config: Any = jax.config  # JAX declares its flags at run time
-    product = ScaledProduct(equation, config.jax_default_matmul_precision)
+    product = ScaledProduct(equation, ordered, config.jax_default_matmul_precision)
     return _compiled(product, weights, total, values)
