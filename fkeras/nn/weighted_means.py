@@ -12,6 +12,9 @@ from jax.custom_derivatives import SymbolicZero
 
 from fkeras.nn.cpu.forms import Form, compute
 
+# keys that fill a register of a TPU
+_LANES = 128
+
 
 @dataclasses.dataclass(frozen=True)
 class ScaledProduct(Form):
@@ -45,7 +48,7 @@ class ScaledProduct(Form):
 
 # A tangent of the sums changes all weights of a row by one factor, and so the row of the result. CPUs scale the result.
 # TPUs and GPUs scale the weights: the gradient then has no use for the result, which they do not keep, and its sums
-# are a part of the operation that multiplies by the values.
+# are a part of the operation that multiplies by the values. For keys that do not fill a register, all scale the result.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +67,7 @@ class _ScaledWeights(Form):
 
 @dataclasses.dataclass(frozen=True)
 class _ScaledResult(Form):
-    """The result times slopes of the rows, operands in this order, on CPUs; 0 elsewhere.
+    """The result times slopes of the rows, operands in this order, on CPUs or everywhere; 0 elsewhere.
 
     Args:
         equation: as for `ScaledProduct`.
@@ -75,9 +78,11 @@ class _ScaledResult(Form):
 
     equation: str
     ordered: bool
+    everywhere: bool
 
     def default(self, *operands: jax.Array) -> jax.Array:
-        return jnp.zeros_like(operands[0])
+        y, slopes = operands
+        return y * rows_of(self.equation, slopes) if self.everywhere else jnp.zeros_like(y)
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         y, slopes = operands
@@ -123,9 +128,13 @@ def _mean_jvp(product: ScaledProduct, primals: tuple, tangents: tuple) -> tuple[
     terms = []
     if not isinstance(t_total, SymbolicZero):
         slopes = -t_total * factors
-        terms.append(compute(_ScaledResult(product.equation, product.ordered), y, slopes))
-        own = compute(_ScaledWeights(), weights, slopes)
-        t_weights = own if isinstance(t_weights, SymbolicZero) else t_weights + own
+        keys = weights.shape[-1]
+        few = not isinstance(keys, int) or keys < _LANES
+        result = _ScaledResult(product.equation, product.ordered, few)
+        terms.append(compute(result, y, slopes))
+        if not few:
+            own = compute(_ScaledWeights(), weights, slopes)
+            t_weights = own if isinstance(t_weights, SymbolicZero) else t_weights + own
     if not isinstance(t_weights, SymbolicZero):
         terms.append(compute(product, t_weights, factors, values))
     if not isinstance(t_values, SymbolicZero):

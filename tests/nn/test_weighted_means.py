@@ -16,6 +16,7 @@ CASES = {
     "heads": ("acbB,aBcd->abcd", (2, 3, 4, 5), (2, 5, 3, 2)),
     "grouped": ("aczbB,aBcd->abczd", (2, 3, 2, 4, 5), (2, 5, 3, 2)),
     "two axes": ("adbcBC,aBCde->abcde", (2, 3, 2, 2, 2, 3), (2, 2, 3, 3, 2)),
+    "many keys": ("acbB,aBcd->abcd", (2, 3, 4, 128), (2, 128, 3, 2)),
     "no keys": ("acbB,aBcd->abcd", (2, 3, 4, 0), (2, 0, 3, 2)),
 }
 
@@ -107,8 +108,8 @@ def test_under_vmap(axes):
     _assert_both_close(results, *arrays)
 
 
-def _program(platform, numbers, precision=None):
-    equation, *shapes = CASES["heads"]
+def _program(platform, numbers, precision=None, case="heads"):
+    equation, *shapes = CASES[case]
 
     def results(*arrays):
         with jax.default_matmul_precision(precision):
@@ -120,12 +121,14 @@ def _program(platform, numbers, precision=None):
 
 def test_programs_of_platforms():
     # three products: the value, the gradient of the weights, and that of the values
-    scaled = re.compile(r"multiply .* : tensor<2x3x4x5xf32>")
-    numbers = {"cpu": 0, "cuda": 4, "tpu": 4}
-    for platform, number in numbers.items():
-        text = _program(platform, (0, 1, 2))
-        assert text.count("dot_general") == 3
-        assert len(scaled.findall(text)) == number
+    # many keys: accelerators have the sums of the gradient times the weights
+    scaled = re.compile(r"multiply .* : tensor<2x3x4x(?:5|128)xf32>")
+    numbers = {"cpu": (0, 0), "cuda": (3, 4), "tpu": (3, 4)}
+    for platform, expected in numbers.items():
+        for case, number in zip(("heads", "many keys"), expected, strict=True):
+            text = _program(platform, (0, 1, 2), case=case)
+            assert text.count("dot_general") == 3
+            assert len(scaled.findall(text)) == number
         # constant operands have no product
         assert _program(platform, (2,)).count("dot_general") == 2
         assert _program(platform, (0, 1)).count("dot_general") == 2
