@@ -17,14 +17,18 @@ import numpy as np
 
 # rows of codes in a sum: the lines of more rows exceed the first cache
 _ROWS = 32
-# fewer if a row is whole pages: the lines of all rows then share a set of the first cache
+# fewer if rows are whole pages apart: the lines of all rows then share a set of the first cache
 _FEW, _PAGE = 16, 4096
+# rows of codes that XLA converts together for two sums; it would convert those of more rows again for each row
+_CONVERTED = 4
 # rows of codes that XLA converts within a sum; the converted codes of more rows would go to memory
 _FUSED = 8
 # inputs in a step of the loop, if all inputs have the same scales
 _BLOCK = 128
 # outputs of a step of the loop
 _OUTPUTS = 4096
+# numbers that a step of a loop over sums adds: so many that XLA divides the step among threads; and the most sums
+_ADDED, _TERMS = 1 << 16, 64
 # bytes of a row of codes that are the last axis of an elementwise computation
 _LANES = 16
 
@@ -56,7 +60,9 @@ def column_product(
         block: the number of inputs of a group.
     """
     # otherwise XLA converts the codes before a decoding loop, and keeps the converted codes
-    x, codes = jax.lax.optimization_barrier((x, codes))
+    x, codes, scale, zero = jax.lax.optimization_barrier((x, codes, scale, zero))
+    if len(x) == 1:
+        return _single_column_product(x, codes, scale, zero, block=block)
     (batch, size), columns, block = x.shape, codes.shape[1], block or _BLOCK
     # a step of the loop has inputs with the same scales, which may be those of the next step too
     unit = math.gcd(size, block)
@@ -83,6 +89,45 @@ def column_product(
     start = jnp.zeros((batch, 2, columns), x.dtype)
     y = _looped(term, size // unit, _OUTPUTS * _BLOCK // (columns * unit), start)
     y = jnp.moveaxis(y, 1, 2).reshape(batch, -1)
+    return y / scale if zero is None else y
+
+
+def _single_column_product(
+    x: jax.Array, codes: jax.Array, scale: jax.Array, zero: jax.Array | None, *, block: int | None
+) -> jax.Array:
+    """Computes the product for a single row of inputs, whose time is that of reading the codes."""
+    (size, columns), block = codes.shape, block or _BLOCK
+    unit = math.gcd(size, block)
+    rows = _rows(unit // _ROWS * columns, unit)
+    # A sum has rows that are evenly spaced in a unit: the processor reads each of them, and those which follow, in
+    # the order of memory.
+    codes, x = (a.reshape(size // unit, rows, unit // rows, -1) for a in (codes, x))
+
+    def sums(low: bool) -> jax.Array:
+        """Returns the sums (groups, n, o / 2) of low or high halves."""
+        # low halves plus 8, high halves times 16
+        mask, sign, shift, factor = (15, 8, 8, 1) if low else (-16, 0, 0, 1 / 16)
+        terms = []
+        for start in range(0, rows, _CONVERTED):
+            part = slice(start, start + _CONVERTED)
+            halves = (codes[:, part].astype("int32") & mask) ^ sign
+            products = halves.astype(x.dtype) * x[:, part]
+            terms += [products[:, n] for n in range(_CONVERTED)]
+        totals = jnp.sum(x, axis=1)
+        y = _sum(terms) * factor - totals * shift
+        if zero is None:
+            return y
+        # a group of scales may be several units
+        point, scales = (
+            jnp.repeat(f, block // unit, axis=0)[: size // unit].reshape(-1, 1, columns, 2)
+            for f in (zero, scale)
+        )
+        point, scales = (f[..., 0 if low else 1].astype(x.dtype) for f in (point, scales))
+        return (y - totals * point) * scales
+
+    # complex numbers: XLA computes both halves in one loop, which reads the codes once
+    y = _added(jax.lax.complex(sums(low=True), sums(low=False)).reshape(-1, columns))
+    y = jnp.stack([y.real, y.imag], axis=-1).reshape(1, -1)
     return y / scale if zero is None else y
 
 
@@ -202,6 +247,21 @@ def _looped(
         return functools.reduce(operator.add, map(term, numbers), y)
 
     return jax.lax.fori_loop(0, count // most, step, start)
+
+
+def _added(terms: jax.Array) -> jax.Array:
+    """Returns the sums (o,) of at least two terms (n, o), in a loop as `_looped`."""
+    count, columns = terms.shape
+    most = min(_TERMS, _ADDED // columns, count // 2)
+    size = next(n for n in range(max(1, most), 0, -1) if count % n == 0)
+    terms = terms.reshape(-1, size, columns)
+
+    def step(index: jax.Array, y: jax.Array) -> jax.Array:
+        index, zero = index.astype("uint32"), np.uint32(0)
+        places = ((index, np.uint32(n), zero) for n in range(size))
+        return y + _sum([jax.lax.dynamic_slice(terms, p, (1, 1, columns)) for p in places])[0, 0]
+
+    return jax.lax.fori_loop(0, count // size, step, jnp.zeros(columns, terms.dtype))
 
 
 def _group_sums(x: jax.Array, size: int, axis: int) -> jax.Array:

@@ -177,7 +177,13 @@ def test_no_loop_of_single_rows_holds_the_floats():
 
 # inputs with the same scales, inputs, outputs, rows: one and several groups in a step of the loop, rests of both
 UNROLLED = {
-    "columns": [(128, 288, 6, 1), (32, 352, 4098, 2), (None, 272, 6, 4), (16, 48, 2100, 1)],
+    "columns": [
+        (96, 160, 6, 1),
+        (128, 288, 6, 1),
+        (32, 352, 4098, 2),
+        (None, 272, 6, 4),
+        (16, 48, 2100, 1),
+    ],
     "rows": [(128, 288, 6, 1), (32, 352, 4098, 2), (None, 288, 6, 4), (96, 192, 3, 8)],
 }
 
