@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
-from fkeras.nn.cpu.forms import Form, compute
+from fkeras.nn.cpu.forms import Form, Spec, compute
 
 # keys that fill a register of a TPU
 _LANES = 128
@@ -37,11 +37,19 @@ class ScaledProduct(Form):
 
     def default(self, *operands: jax.Array) -> jax.Array:
         weights, factors, values = operands
-        return jnp.einsum(self.equation, weights * factors, values, precision=self.precision)
+        equation, back = _in_order(self.equation, self.ordered)
+        y = jnp.einsum(equation, weights * factors, values, precision=self.precision)
+        return jnp.einsum(back, y)
+
+    def tpu(self, *operands: jax.Array) -> jax.Array:
+        return dataclasses.replace(self, ordered=False).default(*operands)
+
+    def tpu_gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
+        return dataclasses.replace(self, ordered=False).default_gradient(number, spec, *operands)
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         weights, factors, values = operands
-        equation, back = _on_cpus(self.equation, self.ordered)
+        equation, back = _in_order(self.equation, self.ordered)
         y = jnp.einsum(equation, weights, values, precision=self.precision)
         return jnp.einsum(back, y * rows_of(equation, factors))
 
@@ -86,13 +94,13 @@ class _ScaledResult(Form):
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         y, slopes = operands
-        equation, back = _on_cpus(self.equation, self.ordered)
+        equation, back = _in_order(self.equation, self.ordered)
         order, result = back.split("->")
         return jnp.einsum(back, jnp.einsum(f"{result}->{order}", y) * rows_of(equation, slopes))
 
 
-def _on_cpus(equation: str, ordered: bool) -> tuple[str, str]:
-    """Returns the einsum for CPUs and the einsum that gives its result the order of `equation`."""
+def _in_order(equation: str, ordered: bool) -> tuple[str, str]:
+    """Returns the einsum in an order, and the einsum that gives its result the order of `equation`."""
     inputs, result = equation.split("->")
     weights = inputs.split(",")[0]
     order = "".join(n for n in weights if n in result) + result[-1] if ordered else result
@@ -160,8 +168,9 @@ def weighted_mean(
     Args:
         equation: the einsum; of the result's axes only the last is no axis of the weights.
         total: the sums of the weights, with axes of size 1; no sum is 0.
-        ordered: whether CPUs compute the result in the order of the weights' rows, and transpose the result. In another
-            order XLA's CPU compiler transposes the weights, which takes long for many rows.
+        ordered: whether CPUs and GPUs compute the result in the order of the weights' rows, and transpose the result.
+            In another order XLA's CPU compiler transposes the weights, which takes long for many rows. TPUs choose an
+            order of their own.
 
     Example:
         >>> weights = jnp.array([[1.0, 3.0]])
