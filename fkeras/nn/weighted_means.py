@@ -42,16 +42,26 @@ class ScaledProduct(Form):
         return jnp.einsum(back, y)
 
     def tpu(self, *operands: jax.Array) -> jax.Array:
-        return dataclasses.replace(self, ordered=False).default(*operands)
+        return self._on_tpu(operands[0]).default(*operands)
 
     def tpu_gradient(self, number: int, spec: Spec, *operands: jax.Array) -> jax.Array:
-        return dataclasses.replace(self, ordered=False).default_gradient(number, spec, *operands)
+        weights = spec if number == 0 else operands[0]
+        return self._on_tpu(weights).default_gradient(number, spec, *operands)
+
+    def _on_tpu(self, weights: Any) -> ScaledProduct:
+        return dataclasses.replace(self, ordered=self.ordered and has_few_keys(weights))
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         weights, factors, values = operands
         equation, back = _in_order(self.equation, self.ordered)
         y = jnp.einsum(equation, weights, values, precision=self.precision)
         return jnp.einsum(back, y * rows_of(equation, factors))
+
+
+def has_few_keys(weights: Any) -> bool:
+    """Returns whether the keys, the last axis, do not fill a register of a TPU; True for an unknown number."""
+    keys = weights.shape[-1]
+    return not isinstance(keys, int) or keys < _LANES
 
 
 # A tangent of the sums changes all weights of a row by one factor, and so the row of the result. CPUs scale the result.
@@ -89,8 +99,7 @@ class _ScaledResult(Form):
     everywhere: bool
 
     def default(self, *operands: jax.Array) -> jax.Array:
-        y, slopes = operands
-        return y * rows_of(self.equation, slopes) if self.everywhere else jnp.zeros_like(y)
+        return self.fast(*operands) if self.everywhere else jnp.zeros_like(operands[0])
 
     def fast(self, *operands: jax.Array) -> jax.Array:
         y, slopes = operands
@@ -133,20 +142,17 @@ def _mean(
 def _mean_jvp(product: ScaledProduct, primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     (weights, total, values), (t_weights, t_total, t_values) = primals, tangents
     y, factors = _mean(product, *primals), 1 / total
-    terms = []
-    if not isinstance(t_total, SymbolicZero):
-        slopes = -t_total * factors
-        keys = weights.shape[-1]
-        few = not isinstance(keys, int) or keys < _LANES
-        result = _ScaledResult(product.equation, product.ordered, few)
-        terms.append(compute(result, y, slopes))
-        if not few:
-            own = compute(_ScaledWeights(), weights, slopes)
-            t_weights = own if isinstance(t_weights, SymbolicZero) else t_weights + own
+    terms, few = [], has_few_keys(weights)
+    if not (few or isinstance(t_total, SymbolicZero)):
+        own = compute(_ScaledWeights(), weights, -t_total * factors)
+        t_weights = own if isinstance(t_weights, SymbolicZero) else t_weights + own
     if not isinstance(t_weights, SymbolicZero):
         terms.append(compute(product, t_weights, factors, values))
     if not isinstance(t_values, SymbolicZero):
         terms.append(compute(product, weights, factors, t_values))
+    if not isinstance(t_total, SymbolicZero):
+        result = _ScaledResult(product.equation, product.ordered, few)
+        terms.append(-compute(result, y, t_total * factors))
     # a sum with zeros would keep the zeros for the gradient
     return y, sum(terms[1:], terms[0]) if terms else jnp.zeros_like(y)
 
