@@ -104,8 +104,8 @@ class Call:
         soft_cap: bound c of the logits, which become `c * tanh(logits / c)`; None for none.
         precision: JAX's default precision of products.
         has_sinks: whether each head has one more logit, as in `attend`.
-        short: whether the sequences are short: whole arrays compute them without a kernel, and cuDNN alone has
-            a kernel for them.
+        short: whether the sequences are not long: then cuDNN is the only kernel, and the computation without a
+            kernel multiplies whole arrays.
     """
 
     band: Band = ALL

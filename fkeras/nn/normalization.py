@@ -193,7 +193,7 @@ def _layer_normalization(
     rms_scaling: bool,
     of_x_alone: bool = True,
 ) -> jax.Array:
-    """Computes a layer normalization; `of_x_alone`: whether no gradient is for gamma or beta."""
+    """Computes `layer_normalization`; `of_x_alone` states that gamma and beta have no gradients."""
     dtype, length = x.dtype, x.shape[-1]
     # an unknown size is no `int`
     are_rows = axes == (x.ndim - 1,) and isinstance(length, int) and length <= _ROW
@@ -216,15 +216,15 @@ _normalized = jax.custom_jvp(_layer_normalization, nondiff_argnums=(4, 5, 6))
 def _normalized_jvp(
     axes: tuple[int, ...], rms_scaling: bool, _: bool, primals: tuple, tangents: tuple
 ) -> tuple[jax.Array, jax.Array]:
-    moving = [n for n, t in enumerate(tangents) if not (t is None or isinstance(t, SymbolicZero))]
+    places = [n for n, t in enumerate(tangents) if not (t is None or isinstance(t, SymbolicZero))]
 
-    def of_moving(*values: jax.Array) -> jax.Array:
-        known: dict[int, Any] = dict(zip(moving, values, strict=True))
+    def of_places(*values: jax.Array) -> jax.Array:
+        known: dict[int, Any] = dict(zip(places, values, strict=True))
         x, gamma, beta, epsilon = (known.get(n, x) for n, x in enumerate(primals))
-        return _layer_normalization(x, gamma, beta, epsilon, axes, rms_scaling, moving == [0])
+        return _layer_normalization(x, gamma, beta, epsilon, axes, rms_scaling, places == [0])
 
-    values, slopes = ([each[n] for n in moving] for each in (primals, tangents))
-    return jax.jvp(of_moving, values, slopes)
+    values, slopes = ([each[n] for n in places] for each in (primals, tangents))
+    return jax.jvp(of_places, values, slopes)
 
 
 _normalized.defjvp(_normalized_jvp, symbolic_zeros=True)

@@ -95,6 +95,8 @@ def centred_and_variance(
 
 @dataclasses.dataclass(frozen=True)
 class _Statistic(Form):
+    """A statistic of an array; the options are those of `mean_and_variance`."""
+
     axes: tuple[int, ...]
     groups: tuple[int, int] | None = None
     from_bfloat16: bool = False

@@ -66,7 +66,7 @@ def has_few_keys(weights: Any) -> bool:
 
 # A tangent of the sums changes all weights of a row by one factor, and so the row of the result. CPUs scale the result.
 # TPUs and GPUs scale the weights: the gradient then has no use for the result, which they do not keep, and its sums
-# are a part of the operation that multiplies by the values. For keys that do not fill a register, all scale the result.
+# are a part of the operation that multiplies by the values. With few keys, all platforms scale the result.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -117,7 +117,7 @@ class Sequential(StringNetwork):
 
     @classmethod
     def _of(cls, entries: list[Any], rule: str, **options: Any) -> Self:
-        """The network of these entries, whose calls follow a mask rule."""
+        """The network of a list of layers, which may begin with an input; its calls follow a mask rule."""
         network = cls(**options)
         network._compose(entries, rule)
         return network

@@ -19,7 +19,7 @@ import numpy as np
 _ROWS = 32
 # fewer if rows are whole pages apart: the lines of all rows then share a set of the first cache
 _FEW, _PAGE = 16, 4096
-# rows of codes that XLA converts together for two sums; it would convert those of more rows again for each row
+# rows of codes that are converted together: XLA would convert the codes of more rows again for each row
 _CONVERTED = 4
 # rows of codes that XLA converts within a sum; the converted codes of more rows would go to memory
 _FUSED = 8
@@ -27,7 +27,8 @@ _FUSED = 8
 _BLOCK = 128
 # outputs of a step of the loop
 _OUTPUTS = 4096
-# numbers that a step of a loop over sums adds: so many that XLA divides the step among threads; and the most sums
+# numbers added in a step of the loop over sums, enough for XLA to divide the step among threads, and the largest
+# number of sums in a step
 _ADDED, _TERMS = 1 << 16, 64
 # bytes of a row of codes that are the last axis of an elementwise computation
 _LANES = 16
@@ -95,12 +96,11 @@ def column_product(
 def _single_column_product(
     x: jax.Array, codes: jax.Array, scale: jax.Array, zero: jax.Array | None, *, block: int | None
 ) -> jax.Array:
-    """Computes the product for a single row of inputs, whose time is that of reading the codes."""
+    """Computes `column_product` for a single row of inputs, where reading the codes takes the time."""
     (size, columns), block = codes.shape, block or _BLOCK
     unit = math.gcd(size, block)
     rows = _rows(unit // _ROWS * columns, unit)
-    # A sum has rows that are evenly spaced in a unit: the processor reads each of them, and those which follow, in
-    # the order of memory.
+    # The rows of a sum are evenly spaced in a unit: from each of them, the processor reads consecutive rows of memory.
     codes, x = (a.reshape(size // unit, rows, unit // rows, -1) for a in (codes, x))
 
     def sums(low: bool) -> jax.Array:
