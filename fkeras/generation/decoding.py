@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras import ops
 from fkeras.generation.blocks import call_by_blocks
 from fkeras.generation.caches import State, enlarged, lengths_of, new_state, take_back
 from fkeras.generation.logprobs import Logprobs, no_logprobs, written
@@ -434,7 +435,7 @@ def sample(
             keys = jax.vmap(jax.random.fold_in)(sampling.keys, counts)
             tokens = jax.vmap(jax.random.categorical)(keys, changed)
         else:
-            tokens = jnp.argmax(changed, axis=-1)
+            tokens = ops.argmax(changed, axis=-1)
         # the maximum is NaN, or minus infinity where every token is forbidden
         return jnp.where(jnp.isfinite(jnp.max(changed, axis=-1)), tokens, -1).astype(jnp.int32)
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from fkeras import ops
 from fkeras.generation.caches import State, take_back
 from fkeras.generation.decoding import (
     Method,
@@ -102,7 +103,7 @@ def log_probabilities(
         if sampler.draws:
             result = jax.nn.log_softmax(changed)
         else:
-            best = jnp.argmax(changed, axis=-1)[:, None]
+            best = ops.argmax(changed, axis=-1)[:, None]
             result = jnp.where(jnp.arange(changed.shape[1])[None] == best, 0.0, -jnp.inf)
         return jnp.where(valid, result, jnp.nan)
 
@@ -132,7 +133,7 @@ _advance_in_place = jax.jit(_verified, static_argnums=1, donate_argnums=4)
 def _draw(sampling: Sampling, logits: jax.Array, counts: jax.Array, purpose: int) -> jax.Array:
     """Draws a token of each row; returns the most likely token if there are no keys."""
     if sampling.keys is None:
-        return jnp.argmax(logits, axis=-1).astype(jnp.int32)
+        return ops.argmax(logits, axis=-1).astype(jnp.int32)
     keys = _keys(sampling, counts, purpose)
     return jax.vmap(jax.random.categorical)(keys, logits).astype(jnp.int32)
 

@@ -22,6 +22,7 @@ from fkeras.losses.crossentropy import class_numbers
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import align_pair, require_axis
 from fkeras.metrics.metric import FunctionMean
+from fkeras.nn.cpu.extremes import position
 from fkeras.nn.numerics.indices import valid_indices
 
 
@@ -81,7 +82,7 @@ def categorical_accuracy(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     y_true, y_pred = as_operand(y_true, "y_true"), as_operand(y_pred, "y_pred")
     check_call("categorical_accuracy", y_true, y_pred, "sparse_categorical_accuracy")
     is_unknown = _any_nan(y_true) | _any_nan(y_pred)
-    return _or_nan(jnp.argmax(y_true, axis=-1) == jnp.argmax(y_pred, axis=-1), is_unknown)
+    return _or_nan(position(y_true, -1) == position(y_pred, -1), is_unknown)
 
 
 def sparse_categorical_accuracy(y_true: Numbers, y_pred: Numbers) -> jax.Array:
@@ -101,7 +102,7 @@ def sparse_categorical_accuracy(y_true: Numbers, y_pred: Numbers) -> jax.Array:
     y_pred = as_operand(y_pred, "y_pred")
     labels = class_numbers(y_true, y_pred, -1, "sparse_categorical_accuracy")
     labels, valid = valid_indices(labels, y_pred.shape[-1])
-    is_correct = labels == jnp.argmax(y_pred, axis=-1).astype("int32")
+    is_correct = labels == position(y_pred, -1).astype("int32")
     return _or_nan(is_correct, ~valid | _any_nan(y_pred))
 
 
@@ -153,7 +154,7 @@ def top_k_categorical_accuracy(y_true: Numbers, y_pred: Numbers, k: int = 5) -> 
     y_true, y_pred = as_operand(y_true, "y_true"), as_operand(y_pred, "y_pred")
     sparse = "sparse_top_k_categorical_accuracy"
     check_call("top_k_categorical_accuracy", y_true, y_pred, sparse)
-    values = sparse_top_k_categorical_accuracy(jnp.argmax(y_true, axis=-1), y_pred, k)
+    values = sparse_top_k_categorical_accuracy(position(y_true, -1), y_pred, k)
     # `argmax` returns the index of a NaN, so test the targets themselves
     return jnp.where(_any_nan(y_true), jnp.nan, values)
 

@@ -30,6 +30,8 @@ _OUTPUTS = 4096
 # numbers added in a step of the loop over sums, enough for XLA to divide the step among threads, and the largest
 # number of sums in a step
 _ADDED, _TERMS = 1 << 16, 64
+# slices of an array in an operation, of which XLA does not compute each on its own
+_PLACES = 16
 # bytes of a row of codes that are the last axis of an elementwise computation
 _LANES = 16
 
@@ -62,11 +64,12 @@ def column_product(
     """
     # otherwise XLA converts the codes before a decoding loop, and keeps the converted codes
     x, codes, scale, zero = jax.lax.optimization_barrier((x, codes, scale, zero))
-    if len(x) == 1:
-        return _single_column_product(x, codes, scale, zero, block=block)
     (batch, size), columns, block = x.shape, codes.shape[1], block or _BLOCK
-    # a step of the loop has inputs with the same scales, which may be those of the next step too
+    # a unit has inputs with the same scales, which may be those of the next unit too
     unit = math.gcd(size, block)
+    parts = _parts(size // unit, unit, columns) if batch == 1 else None
+    if parts is not None:
+        return _single_column_product(x, codes, scale, zero, block, *parts)
     # low halves plus 8, high halves times 16
     masks, signs = (np.array(pair, "int32").reshape(1, 1, 1, 2, 1) for pair in ([15, -16], [8, 0]))
     shifts, factors = (np.array(pair, x.dtype).reshape(1, 2, 1) for pair in ([8, 0], [1, 1 / 16]))
@@ -94,41 +97,74 @@ def column_product(
 
 
 def _single_column_product(
-    x: jax.Array, codes: jax.Array, scale: jax.Array, zero: jax.Array | None, *, block: int | None
+    x: jax.Array,
+    codes: jax.Array,
+    scale: jax.Array,
+    zero: jax.Array | None,
+    block: int,
+    rows: int,
+    joined: int,
 ) -> jax.Array:
-    """Computes `column_product` for a single row of inputs, where reading the codes takes the time."""
-    (size, columns), block = codes.shape, block or _BLOCK
-    unit = math.gcd(size, block)
-    rows = _rows(unit // _ROWS * columns, unit)
+    """Computes `column_product` for a single row of inputs, where reading the codes takes the time.
+
+    Args:
+        rows: the number of rows of codes in a sum.
+        joined: the number of units that are added in one operation.
+    """
+    (size, columns), unit = codes.shape, math.gcd(len(codes), block)
+    count = unit // rows
     # The rows of a sum are evenly spaced in a unit: from each of them, the processor reads consecutive rows of memory.
-    codes, x = (a.reshape(size // unit, rows, unit // rows, -1) for a in (codes, x))
+    codes, inputs = (a.reshape(size // unit, rows, count, -1) for a in (codes, x))
 
     def sums(low: bool) -> jax.Array:
-        """Returns the sums (groups, n, o / 2) of low or high halves."""
-        # low halves plus 8, high halves times 16
-        mask, sign, shift, factor = (15, 8, 8, 1) if low else (-16, 0, 0, 1 / 16)
+        """Returns the sums (units, n, o / 2) of low halves plus 8, or of high halves times 16."""
+        mask, sign = (15, 8) if low else (-16, 0)
         terms = []
         for start in range(0, rows, _CONVERTED):
             part = slice(start, start + _CONVERTED)
             halves = (codes[:, part].astype("int32") & mask) ^ sign
-            products = halves.astype(x.dtype) * x[:, part]
+            products = halves.astype(x.dtype) * inputs[:, part]
             terms += [products[:, n] for n in range(_CONVERTED)]
-        totals = jnp.sum(x, axis=1)
-        y = _sum(terms) * factor - totals * shift
-        if zero is None:
-            return y
-        # a group of scales may be several units
-        point, scales = (
-            jnp.repeat(f, block // unit, axis=0)[: size // unit].reshape(-1, 1, columns, 2)
-            for f in (zero, scale)
-        )
-        point, scales = (f[..., 0 if low else 1].astype(x.dtype) for f in (point, scales))
-        return (y - totals * point) * scales
+        return _sum(terms)
 
     # complex numbers: XLA computes both halves in one loop, which reads the codes once
-    y = _added(jax.lax.complex(sums(low=True), sums(low=False)).reshape(-1, columns))
+    both = jax.lax.complex(sums(low=True), sums(low=False)).reshape(-1, joined, count, columns)
+    totals = jnp.sum(x.reshape(-1, joined, unit), axis=2)
+    # a group of scales may be several units
+    factors = [
+        jnp.repeat(f, block // unit, axis=0)[: size // unit].reshape(-1, joined, columns, 2)
+        for f in (zero, scale)
+        if f is not None and zero is not None
+    ]
+
+    def half(sums: jax.Array, unit: int, low: bool) -> jax.Array:
+        total = totals[:, unit, None]
+        y = sums.real - 8 * total if low else sums.imag / 16
+        if not factors:
+            return y
+        point, factor = (f[:, unit, :, 0 if low else 1].astype(x.dtype) for f in factors)
+        return (y - total * point) * factor
+
+    terms = []
+    for number in range(joined):
+        products = _sum([both[:, number, n] for n in range(count)])
+        terms.append(jax.lax.complex(half(products, number, True), half(products, number, False)))
+    y = _added(_sum(terms))
     y = jnp.stack([y.real, y.imag], axis=-1).reshape(1, -1)
     return y / scale if zero is None else y
+
+
+def _parts(units: int, unit: int, columns: int) -> tuple[int, int] | None:
+    """Returns the numbers of rows in a sum and of units that are added in one operation; None for few units.
+
+    XLA computes an array once if an operation reads it in at least 16 places, else in each of the places.
+    """
+    most = _rows(unit // _ROWS * columns, unit)
+    for rows in (n for n in (_ROWS, _FEW, _FEW // 2) if n <= most):
+        for joined in range(-(-_PLACES * rows // unit), units // 2 + 1):
+            if units % joined == 0:
+                return rows, joined
+    return None
 
 
 def byte_column_product(x: jax.Array, codes: jax.Array) -> jax.Array:

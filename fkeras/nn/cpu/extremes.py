@@ -1,4 +1,4 @@
-"""Maximum and minimum along axes, with gradients that are robust to recomputation."""
+"""Maximum and minimum along axes, with gradients that are robust to recomputation, and their positions."""
 
 from __future__ import annotations
 
@@ -46,6 +46,35 @@ def smallest(x: jax.Array, axis: Any = None, keepdims: bool = False) -> jax.Arra
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return jnp.min(x, axis=axis, keepdims=keepdims)
     return -largest(-x, axis, keepdims)
+
+
+def position(x: jax.Array, axis: int, of_largest: bool = True) -> jax.Array:
+    """Returns the positions of the maxima or minima along an axis: the first of NaNs, else of equal elements."""
+    form = _Position(axis, of_largest)
+    # JAX compares no complex numbers
+    if jnp.iscomplexobj(x):
+        return form.default(x)
+    return compute(form, jax.lax.stop_gradient(x))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Position(Form):
+    """The position of the maximum or minimum along an axis.
+
+    XLA's CPU compiler vectorizes no reduction to pairs of elements and positions.
+    """
+
+    axis: int
+    of_largest: bool
+
+    def default(self, x: jax.Array) -> jax.Array:
+        return (jnp.argmax if self.of_largest else jnp.argmin)(x, axis=self.axis)
+
+    def fast(self, x: jax.Array) -> jax.Array:
+        y = (jnp.max if self.of_largest else jnp.min)(x, axis=self.axis, keepdims=True)
+        size = x.shape[self.axis]
+        places = jax.lax.broadcasted_iota(jnp.arange(0).dtype, x.shape, self.axis % x.ndim)
+        return jnp.min(jnp.where((x == y) | (x != x), places, size), axis=self.axis)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import op, to_array, to_floats
 from fkeras.engine.values.argument_types import Axes, DTypeLike, Number
-from fkeras.nn.cpu.extremes import largest, smallest
+from fkeras.nn.cpu.extremes import largest, position, smallest
 from fkeras.nn.numerics.stable import standard_deviation
 
 __all__ = (
@@ -129,6 +129,15 @@ def amin(x: TensorLike, axis: Axes = None, keepdims: bool = False) -> jax.Array:
     return smallest(jnp.asarray(to_array(x)), axes_of(axis), keepdims)
 
 
+def _position(x: TensorLike, axis: int | None, keepdims: bool, *, of_largest: bool) -> jax.Array:
+    array = jnp.asarray(to_array(x))
+    if axis is None:
+        place = position(array.reshape(-1), 0, of_largest)
+        return place.reshape((1,) * array.ndim) if keepdims else place
+    place = position(array, axis, of_largest)
+    return jnp.expand_dims(place, axis) if keepdims else place
+
+
 @op
 def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> jax.Array:
     """Returns the index of the largest element along an axis, or of the flattened array for None.
@@ -138,7 +147,7 @@ def argmax(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> ja
         >>> print(fk.ops.argmax([[1, 9], [3, 2]], axis=1))
         [1 0]
     """
-    return jnp.argmax(to_array(x), axis=axis, keepdims=keepdims)
+    return _position(x, axis, keepdims, of_largest=True)
 
 
 @op
@@ -150,7 +159,7 @@ def argmin(x: TensorLike, axis: int | None = None, keepdims: bool = False) -> ja
         >>> print(fk.ops.argmin([[1, 9], [3, 2]], axis=1))
         [0 1]
     """
-    return jnp.argmin(to_array(x), axis=axis, keepdims=keepdims)
+    return _position(x, axis, keepdims, of_largest=False)
 
 
 @op
