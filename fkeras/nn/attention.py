@@ -12,7 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.nn.attention_blocks import Take, whole
+from fkeras.nn.cpu.forms import compute
 from fkeras.nn.cpu.products import varied
+from fkeras.nn.cpu.queries import QueryScores
 from fkeras.nn.numerics.dtypes import wide_dtype
 from fkeras.nn.numerics.slopes import divide
 from fkeras.nn.softmax import exponentials
@@ -170,7 +172,13 @@ def _exponentials(
     if grouped and is_ordered:
         order = _rows(scores, queries, axes)
         query, queries = jnp.einsum(f"{queries}->{order}", query), order
-    logits = wide_product(f"{queries},{keys}->{scores}", query, key)
+    equation = f"{queries},{keys}->{scores}"
+    config: Any = jax.config  # JAX declares its flags at run time
+    form = QueryScores(equation, config.jax_default_matmul_precision)
+    if form.suits(query, key):
+        logits = compute(form, query, key)
+    else:
+        logits = wide_product(equation, query, key)
     if soft_cap is not None:
         logits = soft_cap * jnp.tanh(logits / soft_cap)
     if bias is not None:

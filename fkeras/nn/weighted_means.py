@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 
 from fkeras.nn.cpu.forms import Form, Spec, compute
+from fkeras.nn.cpu.queries import has_many_places, query_means
 
 # keys that fill a register of a TPU
 _LANES = 128
@@ -52,6 +53,13 @@ class ScaledProduct(Form):
         return dataclasses.replace(self, ordered=self.ordered and has_few_keys(weights))
 
     def fast(self, *operands: jax.Array) -> jax.Array:
+        weights, factors, values = operands
+        is_query = weights.shape[-2] == 1 and ",aBcd->" in self.equation
+        if is_query and weights.dtype == values.dtype and has_many_places(values):
+            return query_means(weights, values) * rows_of(self.equation, factors)
+        return self.transformed(*operands)
+
+    def transformed(self, *operands: jax.Array) -> jax.Array:
         weights, factors, values = operands
         equation, back = _in_order(self.equation, self.ordered)
         y = jnp.einsum(equation, weights, values, precision=self.precision)
