@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from typing import Any, ClassVar
 
 import jax
@@ -55,7 +56,8 @@ class ScaledProduct(Form):
     def fast(self, *operands: jax.Array) -> jax.Array:
         weights, factors, values = operands
         is_query = weights.shape[-2] == 1 and ",aBcd->" in self.equation
-        if is_query and weights.dtype == values.dtype and has_many_places(values):
+        heads = math.prod(weights.shape[2:-2])
+        if is_query and weights.dtype == values.dtype and has_many_places(values, heads):
             return query_means(weights, values) * rows_of(self.equation, factors)
         return self.transformed(*operands)
 

@@ -13,22 +13,26 @@ import numpy as np
 from fkeras.nn.cpu.forms import Form
 from fkeras.nn.numerics.dtypes import wide_dtype
 
-# numbers of a row from which elementwise computations take less time than the copies of a product
-_LEAST = 1 << 17
+# numbers of a row for each head of a group, from which elementwise computations take less time than the copies of a
+# product
+_LEAST = 1 << 18
 # numbers of a sum whose products are one array, and places whose terms are added in one operation
 _LANES, _PLACES = 16, 32
 
 
-def has_many_places(array: Any) -> bool:
+def has_many_places(array: Any, heads: int) -> bool:
     """Returns whether keys or values (b, t, g, d) are multiplied faster by elementwise computations.
 
-    XLA's CPU compiler copies keys and values for a product, with the places behind the heads.
+    XLA's CPU compiler copies keys and values for a product, with the places behind the groups.
+
+    Args:
+        heads: the number of heads of a group.
     """
     if array.ndim != 4 or not all(isinstance(n, int) for n in array.shape):
         return False
     rows, places, _, width = array.shape
     divides = places % _PLACES == 0 and width % _LANES == 0 and rows > 0
-    is_large = math.prod(array.shape[1:]) >= _LEAST
+    is_large = math.prod(array.shape[1:]) >= heads * _LEAST
     return divides and is_large and array.dtype == wide_dtype(array.dtype)
 
 
@@ -49,7 +53,9 @@ class QueryScores(Form):
 
     def suits(self, *operands: Any) -> bool:
         query, keys = operands
-        return query.shape[1] == 1 and query.dtype == keys.dtype and has_many_places(keys)
+        heads = math.prod(query.shape[3:-1])
+        is_one = query.shape[1] == 1 and query.dtype == keys.dtype
+        return is_one and has_many_places(keys, heads)
 
     def default(self, *operands: jax.Array) -> jax.Array:
         return jnp.einsum(self.equation, *operands, precision=self.precision)
@@ -60,10 +66,11 @@ class QueryScores(Form):
     def fast(self, *operands: jax.Array) -> jax.Array:
         query, keys = operands
         rows, places, groups, width = keys.shape
-        parts, heads = width // _LANES, query.shape[3:-1]
-        query = query.reshape(rows, 1, groups, -1, parts, _LANES)
-        keys = keys.reshape(rows, places, groups, 1, parts, _LANES)
-        y = sum(query[..., n, :] * keys[..., n, :] for n in range(parts))
+        heads = query.shape[3:-1]
+        query = query.reshape(rows, 1, groups, -1, width)
+        # slices of the keys themselves: for those of a reshaped array, XLA copies the cache in each step
+        cuts = [slice(n * _LANES, (n + 1) * _LANES) for n in range(width // _LANES)]
+        y = sum(query[..., cut] * keys[..., cut][:, :, :, None] for cut in cuts)
         y = jnp.reshape(y, (-1, _LANES)) @ np.ones((_LANES, 1), keys.dtype)
         y = y.reshape(rows, places, -1).swapaxes(1, 2)
         return y.reshape(rows, groups, *heads, 1, places)
@@ -73,8 +80,7 @@ def query_means(weights: jax.Array, values: jax.Array) -> jax.Array:
     """Returns the sums (b, 1, g, ..., d) of values (b, t, g, d), weighted by numbers (b, g, ..., 1, t)."""
     rows, places, groups, width = values.shape
     steps, heads = places // _PLACES, weights.shape[2:-2]
-    weights = weights.reshape(rows, groups, -1, steps, _PLACES).transpose(0, 3, 4, 1, 2)[..., None]
-    values = values.reshape(rows, steps, _PLACES, groups, 1, width)
-    y = sum(weights[:, :, n] * values[:, :, n] for n in range(_PLACES))
+    weights = weights.reshape(rows, groups, -1, steps, _PLACES).transpose(4, 0, 3, 1, 2)[..., None]
+    y = sum(weights[n] * values[:, n::_PLACES, :, None] for n in range(_PLACES))
     y = np.ones((rows, 1, steps), values.dtype) @ jnp.reshape(y, (rows, steps, -1))
     return y.reshape(rows, 1, groups, *heads, width)

@@ -11,9 +11,9 @@ from fkeras.nn.cpu.queries import QueryScores, has_many_places
 RNG = np.random.default_rng(0)
 #: rows, places, groups, heads and features
 SIZES = {
-    "one head a group": (1, 512, 4, 4, 64),
-    "two rows": (2, 512, 8, 16, 32),
-    "few features": (1, 1024, 8, 24, 16),
+    "one head a group": (1, 512, 8, 8, 64),
+    "two rows": (2, 1024, 16, 32, 32),
+    "few features": (1, 1024, 48, 144, 16),
 }
 
 
@@ -37,7 +37,7 @@ def _exact(query, key, value, mask):
 @pytest.mark.parametrize("name", SIZES)
 def test_values_equal_those_in_float64(name):
     *arrays, mask = _arrays(SIZES[name])
-    assert has_many_places(arrays[1])
+    assert has_many_places(arrays[1], arrays[0].shape[2] // arrays[1].shape[2])
     y = jax.jit(lambda *a: attend(*a, scale=0.2))(*arrays, mask)
     np.testing.assert_allclose(y, _exact(*arrays, mask), rtol=2e-5, atol=2e-6)
 
@@ -51,16 +51,16 @@ def test_program_has_no_copy_of_keys_and_values():
 
 @pytest.mark.exhaustive
 def test_gradients_and_vmap_equal_those_of_einsum():
-    *arrays, mask = _arrays((2, 512, 8, 16, 32))
+    *arrays, mask = _arrays((2, 1024, 16, 32, 32))
 
     def score(attention):
         return lambda *a: jnp.sum(jnp.sin(attention(*a)))
 
     def by_einsum(query, key, value):
-        query = query.reshape(2, 1, 8, 2, 32)
+        query = query.reshape(2, 1, 16, 2, 32)
         logits = jnp.einsum("bqgzd,btgd->bgzqt", query, key) * 0.2
         weights = jax.nn.softmax(jnp.where(mask[:, :, None], logits, -jnp.inf))
-        return jnp.einsum("bgzqt,btgd->bqgzd", weights, value).reshape(2, 1, 16, 32)
+        return jnp.einsum("bgzqt,btgd->bqgzd", weights, value).reshape(2, 1, 32, 32)
 
     ours = jax.grad(score(lambda *a: attend(*a, mask, scale=0.2)), (0, 1, 2))(*arrays)
     for a, b in zip(ours, jax.grad(score(by_einsum), (0, 1, 2))(*arrays), strict=True):
@@ -88,7 +88,13 @@ def test_gradients_and_vmap_equal_those_of_einsum():
     ],
 )
 def test_other_keys_are_multiplied_by_einsum(shape, dtype):
-    assert not has_many_places(jax.ShapeDtypeStruct(shape, dtype))
+    assert not has_many_places(jax.ShapeDtypeStruct(shape, dtype), 1)
+
+
+def test_groups_of_many_heads_are_multiplied_by_einsum():
+    keys = jax.ShapeDtypeStruct((1, 512, 8, 64), "float32")
+    assert has_many_places(keys, 1)
+    assert not has_many_places(keys, 2)
 
 
 def test_several_queries_are_multiplied_by_einsum():
