@@ -228,6 +228,7 @@ def _from_exact_sums(
     if not axes:
         return x, jnp.zeros_like(x)
     shape = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
+    kept = tuple(size for axis, size in enumerate(x.shape) if axis not in axes)
     length = math.prod(x.shape[axis] for axis in axes)
     factor = 2.0 ** -length.bit_length()
     if from_bfloat16:
@@ -244,16 +245,18 @@ def _from_exact_sums(
         sums = jax.lax.reduce(
             sums, zeros, lambda a, b: _add(a[:2], b[:2]) + _add(a[2:], b[2:]), rest
         )
-        # Without the barrier, XLA adds a second reduction for the mean, without the sums of squares.
-        sums = jax.lax.optimization_barrier(sums)
-    mean, mean_error, square, square_error = (a.reshape(shape) for a in sums)
-    count = jnp.full(shape, factor * length, x.dtype)
+    mean, mean_error, square, square_error = (a.reshape(kept) for a in sums)
+    count = jnp.full(kept, factor * length, x.dtype)
     (a, a_error), (b, b_error) = _product(square, count), _product(mean, mean)
     errors = (a_error - b_error) + (square_error * count - 2 * mean * mean_error)
     variance = jnp.maximum((a - b) + errors, 0) / jnp.square(count)
     # squares that overflow give infinity, as in two passes
     variance = jnp.where(jnp.isinf(square), square, variance)
-    return (mean + mean_error) / count, variance
+    mean = mean / count  # a pair's rounded sum is the sum of the pair
+    if rest or 0 in axes:
+        # Without the barrier, XLA keeps more sums for the gradient, or adds a second reduction for the mean.
+        mean, variance = jax.lax.optimization_barrier((mean, variance))
+    return mean.reshape(shape), variance.reshape(shape)
 
 
 def _stages(
