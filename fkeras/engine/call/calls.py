@@ -148,13 +148,22 @@ def _activity_loss(regularizer: Callable[[jax.Array], jax.Array], y: jax.Array) 
 
 
 def cast_own_weights(layer: SomeLayer, dtype: str) -> SomeLayer:
-    """The layer with its own weights in `dtype`, except weights with a declared dtype."""
+    """The layer with its own weights in `dtype`, except weights with a declared dtype and those of `_uncast_names`."""
     skeleton, leaves = skeleton_of(layer), leaves_of(layer)
+    kept = (*layer._weight_roles.fixed_dtype, *_uncast_names(type(layer)))
     own_weights = [
-        w if w is None or name in layer._weight_roles.fixed_dtype else jnp.asarray(w, dtype)
+        w if w is None or name in kept else jnp.asarray(w, dtype)
         for name, w in zip(skeleton.weights, leaves, strict=False)
     ]
     return skeleton.join((*own_weights, *leaves[skeleton.own :]))
+
+
+def _uncast_names(cls: type) -> tuple[str, ...]:
+    """The names `_uncast` of the class that has the computation: a subclass may compute with all weights."""
+    for base in cls.__mro__:
+        if not vars(base).keys().isdisjoint(("_uncast", "call", "forward")):
+            return vars(base).get("_uncast", ())
+    return ()
 
 
 def require_state(layer: Layer, inputs: tuple) -> None:

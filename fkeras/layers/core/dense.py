@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.layers.common import authoring as fk
 from fkeras.layers.common.axis_roles import hidden_of
-from fkeras.nn.cpu.broadcasting import for_rows
+from fkeras.layers.core.einsum_dense import add_bias
 from fkeras.nn.cpu.products import row_product
 
 
@@ -29,7 +29,7 @@ def dense(x: jax.Array, kernel: jax.Array, bias: jax.Array | None = None) -> jax
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         x = x.astype(kernel.dtype)
     y = row_product(x, kernel, 1)
-    return y if bias is None else y + for_rows(bias, y)
+    return add_bias(y, bias)
 
 
 class Dense(fk.Layer):
@@ -65,6 +65,8 @@ class Dense(fk.Layer):
     _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         training_default=None, quantized_as="QuantizedDense"
     )
+    # `add_bias` takes the bias in the variable dtype
+    _uncast: ClassVar[tuple[str, ...]] = ("bias",)
 
     units: fk.Integer = fk.option(convert=fk.integer(minimum=1))
     activation: fk.Activation = fk.option(default=None, convert=fk.activation)

@@ -18,6 +18,7 @@ from fkeras.layers.common.axis_roles import hidden
 from fkeras.nn.cpu.broadcasting import for_rows
 from fkeras.nn.cpu.products import row_product
 from fkeras.nn.numerics.axes import format_shape
+from fkeras.nn.numerics.dtypes import wide_dtype
 
 # the three forms of Keras's EinsumDense; other einsum equations have no rule for the kernel's shape
 _LEFT = re.compile(r"\.\.\.([a-zA-Z]+),([a-zA-Z]+)->\.\.\.([a-zA-Z]+)")
@@ -190,8 +191,18 @@ def _summed_axes(equation: str) -> int | None:
 
 
 def add_bias(y: jax.Array, bias: jax.Array | None) -> jax.Array:
-    """Computes `y + bias`, where the axes of the bias are the last axes of `y`; None adds nothing."""
-    return y if bias is None else y + for_rows(bias, y)
+    """Computes `y + bias` in the dtype of `y`; the axes of the bias are the last axes of `y`, None adds nothing.
+
+    For a bias of another dtype, the sum is in float32 or float64, and so is the sum over rows in the gradient of the bias.
+    XLA's TPU compiler would cast a bias and its gradient in operations of their own, and its CPU compiler sums slowly in
+    16 bits.
+    """
+    if bias is None:
+        return y
+    if bias.dtype == y.dtype:
+        return y + for_rows(bias, y)
+    dtype = wide_dtype(y.dtype)
+    return (y.astype(dtype) + for_rows(bias.astype(dtype), y)).astype(y.dtype)
 
 
 def _equation(value: fk.Field) -> str:
@@ -259,6 +270,8 @@ class EinsumDense(fk.Layer):
     _keras_form: ClassVar[fk.KerasForm] = fk.KerasForm(
         training_default=None, quantized_as="QuantizedDense"
     )
+    # `add_bias` takes the bias in the variable dtype
+    _uncast: ClassVar[tuple[str, ...]] = ("bias",)
 
     equation: str = fk.option(convert=_equation)
     output_shape: fk.Shape = fk.option(convert=_sizes)

@@ -391,6 +391,26 @@ def test_a_dtype_policy_separates_weights_from_computation():
         layers.Dense(3, dtype="mixed_bfloat")
 
 
+def test_a_subclass_with_a_call_of_its_own_has_cast_weights():
+    class Named(layers.Dense):
+        pass
+
+    class Twice(layers.Dense):
+        def call(self, x):
+            return x @ self.kernel + 2 * self.bias[None]
+
+    class Run(layers.Dense):
+        def forward(self, context, x):
+            return fk.Output(x @ self.kernel - self.bias[None])
+
+    options = {"dtype": "mixed_bfloat16", "kernel_initializer": "zeros"}
+    # a number that bfloat16 rounds to 1
+    options["bias_initializer"] = fk.initializers.Constant(1 + 2**-10)
+    for kind, factor in ((layers.Dense, 1), (Named, 1), (Twice, 2), (Run, -1)):
+        y = kind(3, **options).build(KEY, (None, 4))(X)
+        assert y.dtype == jnp.bfloat16 and jnp.all(y == factor)
+
+
 def test_a_thousand_calls_do_not_change_a_layer():
     layer = layers.Dense(2).build(KEY, (None, 4))
     x, layer_hash, attributes = fk.Input((4,)), hash(layer), None

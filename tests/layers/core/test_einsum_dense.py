@@ -86,6 +86,19 @@ def test_masks_pass_if_the_time_axis_stays():
         mixed(x, mask=mask)
 
 
+@pytest.mark.parametrize(
+    "layer", [layers.Dense(2), layers.EinsumDense("ab,bc->ac", 2, bias_axes="c")], ids=repr
+)
+def test_mixed_policies_round_the_sum_with_the_bias(layer):
+    x = jnp.ones((1001, 1), "bfloat16")
+    layer = layer.replace(dtype="mixed_bfloat16", kernel_initializer=fk.initializers.Constant(-1.0))
+    # bfloat16 rounds the bias to 1 and the number of rows to 1000
+    layer = layer.build(KEY, x).replace(bias=jnp.full(2, 1 + 2**-10))
+    y, gradients = jax.vjp(lambda layer: layer(x), layer)
+    assert y.dtype == jnp.bfloat16 and jnp.all(y == 2**-10)
+    np.testing.assert_array_equal(gradients(jnp.ones_like(y))[0].bias, [1001.0, 1001.0])
+
+
 def test_integers_are_accepted():
     layer = layers.EinsumDense("ab,bc->ac", 2, kernel_initializer="ones").build(KEY, (None, 3))
     np.testing.assert_array_equal(layer(jnp.array([[1, 2, 3]])), [[6.0, 6.0]])

@@ -48,7 +48,7 @@ def finish_dense(call: Any, function: Any, x: Any, kernel: Any, bias: Any) -> An
     w = call.writer
     y = w.emit("MatMul", x, kernel, dims=[*x.dims[:-1], kernel.shape[-1]])
     if bias is not None:
-        y = w.emit("Add", y, np.asarray(bias), dims=y.dims)
+        y = w.emit("Add", y, np.asarray(bias, y.dtype), dims=y.dims)
     return activate(call, function, y)
 
 
