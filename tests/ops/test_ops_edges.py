@@ -371,6 +371,16 @@ def test_spectrograms_reject_impossible_arguments():
     ("call", "words"),
     [
         (lambda x: ops.reshape(x, (-2, 5)), "reshape: expected sizes of at least 0"),
+        (lambda x: ops.reshape(x, (-1, -1)), "reshape: .* at most one of them -1"),
+        (lambda x: ops.reshape(x, (0, -1)), "reshape: .* and then no other 0, received"),
+        (
+            lambda x: ops.reshape(x, np.array([3, 7])),
+            r"expected 21 elements, for the shape \(3, 7\), received .* with 20. Change newshape",
+        ),
+        (
+            lambda x: ops.reshape(x, (-1, 7)),
+            "expected a multiple of 7 elements, .* received .* with 20",
+        ),
         (lambda x: ops.norm(x, ord="fro"), "Improper number of axes"),
         (lambda x: ops.norm(x, ord="fro", axis=1), "Invalid order 'fro' for vector norm"),
         (lambda x: ops.histogram(x), "histogram: expected a vector, received"),

@@ -247,6 +247,19 @@ def test_sizes_that_depend_on_numbers_are_an_error_when_recorded(name):
         assert shape(keras)  # recorded, for `where` with a shape that no result has
 
 
+def test_a_reshape_of_the_batch_to_fixed_sizes_is_an_error():
+    def reshaped(library, *shape, **options):
+        return library.ops.reshape(library.Input(shape, **options), (6, 2)).shape
+
+    with pytest.raises(
+        fk.FKerasError, match=r"\(b, 4\) to \(6, 2\), which fits one size of the batch"
+    ):
+        reshaped(fk, 4)
+    assert reshaped(fk, None, batch_size=3) == (6, 2)
+    with keras_rules():
+        assert reshaped(keras, 4) == reshaped(keras, None, batch_size=3) == (6, 2)
+
+
 def test_segments_have_a_known_number_when_recorded():
     def shape(library):
         ids = library.Input(batch_shape=(4,), dtype="int32")

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from fkeras.engine.values.annotations import ClosedJaxpr, Jaxpr, Leaf
+from fkeras.engine.values.dimensions import WORD
+from fkeras.engine.values.spec import name_axis
 from fkeras.programs.walk import all_equations, equations, programs_in
 
 # numbers of an unknown size such as "2*d1 + 3", but not those of names
@@ -29,9 +31,10 @@ def largest_array(program: ClosedJaxpr, unit: int = 1) -> tuple[int, tuple]:
 
 
 def fixing_reshape(program: Jaxpr | ClosedJaxpr) -> tuple[tuple, tuple] | None:
-    """Returns `(old shape, new shape)` of a reshape that fits one value of an unknown size alone.
+    """Returns `(old shape, new shape)` of a reshape that fits one size of an unknown batch alone.
 
-    JAX infers such a reshape without an error: with unknown sizes it cannot decide on the equation.
+    JAX infers such a reshape without an error: with unknown sizes it cannot decide on the equation. A
+    reshape of other unknown axes is checked when the model runs, as in Keras.
     """
     for equation in all_equations(program):
         if equation.primitive.name == "reshape":
@@ -39,9 +42,15 @@ def fixing_reshape(program: Jaxpr | ClosedJaxpr) -> tuple[tuple, tuple] | None:
             old, new = (variable.aval.shape for variable in variables)
             fixed = all(isinstance(dim, int) for dim in new)
             # an axis of size 0 leaves nothing to reshape
-            if fixed and 0 not in new and not all(isinstance(dim, int) for dim in old):
+            if fixed and 0 not in new and any(map(_counts_rows, old)):
                 return old, new
     return None
+
+
+def _counts_rows(size: Any) -> bool:
+    """Returns whether an unknown size depends on the number of rows of a batch, as "2*b" does."""
+    words = () if isinstance(size, int) else WORD.findall(str(size))
+    return any(word.partition("_")[0] == name_axis(0) for word in words)
 
 
 def _sizes(program: Jaxpr | ClosedJaxpr, unit: int) -> Iterator[tuple[int, tuple]]:

@@ -158,8 +158,8 @@ def _infer(
         weight_sizes = [weight.dims for weight in weights if weight is not None]
         numbers = numbers_in(weight_sizes, skeleton.static, call.args, call.options)
         # a network is slow to trace, and its calls were inferred one by one
-        single = getattr(layer, "graph", None) is None
-        for unit, low, high, small in trials([*specs, *masks], numbers, single):
+        network: Any = layer if getattr(layer, "graph", None) is not None else None
+        for unit, low, high, small in trials([*specs, *masks], numbers, network is None):
             try:
                 results, structs = [evaluate(low, unit), evaluate(high, unit)], [low, high]
             except Exception:
@@ -171,6 +171,8 @@ def _infer(
                     results, structs = [*results, third], [low, high, small]
             shapes = [[struct.shape for struct in each[: len(specs)]] for each in structs]
             return _describe(call, results, _Names(specs, shapes))
+        if network is not None:
+            return network._infer_by_calls(call, specs, masks)
         raise error from None  # the first error shows the shapes that the user wrote
     return _describe(call, [out], _Names((), ()))
 
@@ -218,7 +220,7 @@ def _describe(
 def _checked_size(layer: Layer, program: Any, unit: int) -> int:
     """Returns the bytes of the largest array in a layer's program; rejects more than 2**63 - 1.
 
-    Also rejects a reshape from an unknown size to fixed sizes.
+    Also rejects a reshape of an unknown batch to fixed sizes.
     """
     size, shape = largest_array(program, unit)
     if size >= 2**63:
@@ -231,7 +233,7 @@ def _checked_size(layer: Layer, program: Any, unit: int) -> int:
         old, new = map(format_shape, reshape)
         raise FKerasError(
             f"{layer._where}: reshapes an array of shape {old} to {new}, which fits one size of the "
-            "unknown axes only. Keep the batch axis, `jnp.reshape(x, (x.shape[0], 7))`, or give the "
+            "batch only. Keep the batch axis, `jnp.reshape(x, (x.shape[0], 7))`, or give the "
             "input its size, fk.Input(shape, batch_size=32)."
         )
     return size

@@ -56,9 +56,9 @@ class Signature:
         return RecordedCall(self.args, self.options, self.training, self.mask_rule)
 
 
-def input_signature(spec: Spec) -> Signature:
+def input_signature(spec: Spec, mask: Spec | None = None) -> Signature:
     """The signature of a graph's input."""
-    return Signature(None, None, None, STRICT, Ref(0), (spec,), (None,))
+    return Signature(None, None, None, STRICT, Ref(0), (spec,), (mask,))
 
 
 @dataclasses.dataclass(frozen=True)

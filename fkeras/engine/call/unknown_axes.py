@@ -23,7 +23,7 @@ from fkeras.engine.values.structure import Branch
 _PAIRS = ((64, 96), (960, 1920), (8, 12), (2, 3))
 # limits on the sizes from the call, such as sizes of another input, and on the trials with them
 _MOST_SIZES = 8
-_MOST_TRIALS = 40
+_MOST_TRIALS = 50
 
 Structs = list[jax.ShapeDtypeStruct | None]
 
@@ -37,7 +37,8 @@ def trials(
     may be below those of `low`.
 
     The order of the trials: one size for each word; one size for all unknown axes, so that "2*d1" fits
-    "d1"; then sizes from the call, such as a target shape, for one or two axes.
+    "d1"; then multiples of sizes from the call, such as a number of parts, and the sizes themselves, such
+    as a target shape, for one or two axes.
 
     Args:
         specs: the specs of a call's inputs and masks.
@@ -54,12 +55,13 @@ def trials(
         return
     for pair in _PAIRS:
         yield pair[0], *(_structs(specs, _by_name(specs, size)) for size in (*pair, 1))
-    alike = [dict.fromkeys(places, size) for size in (*_PAIRS[0], 1)]
     for pair in _PAIRS:
         yield pair[0], *(_structs(specs, dict.fromkeys(places, size)) for size in (*pair, 1))
-    sizes_of_call = _fixed(specs, places, numbers) if single else iter(())
-    for fixed in itertools.islice(sizes_of_call, _MOST_TRIALS):
-        yield _PAIRS[0][0], *(_structs(specs, {**sizes, **fixed}) for sizes in alike)
+    sizes_of_call = _of_call(specs, places, numbers) if single else iter(())
+    for each in itertools.islice(sizes_of_call, _MOST_TRIALS):
+        alike = (dict.fromkeys(places, size) for size in (*_PAIRS[0], 1))
+        structs = (_structs(specs, {**a, **b}) for a, b in zip(alike, each, strict=True))
+        yield _PAIRS[0][0], *structs
 
 
 def numbers_in(*trees: Any) -> list[int]:
@@ -107,10 +109,10 @@ def _by_name(specs: Sequence[Spec | None], size: int) -> dict[tuple[int, int], i
     }
 
 
-def _fixed(
+def _of_call(
     specs: Sequence[Spec | None], places: list[tuple[int, int]], numbers: Iterable[int]
-) -> Iterator[dict[tuple[int, int], int]]:
-    """Yields sizes for some places: for one place, for all places of a name, for those of two names."""
+) -> Iterator[tuple[dict[tuple[int, int], int], ...]]:
+    """Yields three sizes for some places: for one place, for all places of a name, for those of two names."""
     known = numbers_in(*(s.dims for s in specs if s is not None))
     sizes = list(dict.fromkeys([*known, *numbers, 1]))[:_MOST_SIZES]
     names: dict[Dimension, list[tuple[int, int]]] = {}
@@ -122,12 +124,16 @@ def _fixed(
     ordered = sorted(names, key=lambda name: name == name_axis(0))
     shared = [names[name] for name in ordered]
     single = [[place] for group in shared if len(group) > 1 for place in group]
+    # a call that fits multiples, such as a split into 7 parts, does not fix the size
     for group, size in itertools.product(single + shared, sizes):
-        yield dict.fromkeys(group, size)
+        if _PAIRS[1][0] % size:
+            yield tuple(dict.fromkeys(group, factor * size) for factor in (*_PAIRS[2], 1))
+    for group, size in itertools.product(single + shared, sizes):
+        yield (dict.fromkeys(group, size),) * 3
     for (one, two), (a, b) in itertools.product(
         itertools.combinations(shared, 2), itertools.product(sizes, repeat=2)
     ):
-        yield {**dict.fromkeys(one, a), **dict.fromkeys(two, b)}
+        yield ({**dict.fromkeys(one, a), **dict.fromkeys(two, b)},) * 3
 
 
 def _structs(specs: Sequence[Spec | None], sizes: Mapping[tuple[int, int], int]) -> Structs:

@@ -12,8 +12,10 @@ import jax
 from fkeras.engine.call.caches import KeepsTokens, state_with_cache
 from fkeras.engine.call.calls import is_plain
 from fkeras.engine.call.context import Context, Output
+from fkeras.engine.call.inference import Inference
 from fkeras.engine.call.network_inputs import check_ranges, match_inputs
 from fkeras.engine.call.node import symbolic_arguments
+from fkeras.engine.call.signature import RecordedCall
 from fkeras.engine.config.keras_form import KerasForm
 from fkeras.engine.graph.close import exchanged
 from fkeras.engine.graph.graph import Graph
@@ -27,6 +29,7 @@ from fkeras.engine.migration_hints.overrides import check_model_methods
 from fkeras.engine.network.capacity import check_capacity
 from fkeras.engine.network.execution import Execution
 from fkeras.engine.network.html import network_html
+from fkeras.engine.network.inference import infer_by_calls
 from fkeras.engine.network.summary import summary
 from fkeras.engine.network.text import network_lines
 from fkeras.engine.symbolic.operators import KerasTensor
@@ -284,6 +287,10 @@ class Network(KeepsTokens, Layer):
             )
         self._require_graph("A call")
         return Execution(self, context, inputs).output()
+
+    def _infer_by_calls(self, call: RecordedCall, specs: tuple, masks: tuple) -> Inference:
+        """Returns the inference of a call, composed of those of the calls in the graph."""
+        return infer_by_calls(self, call, specs, masks)
 
     def _require_graph(self, operation: str) -> Graph:
         if self.graph is None:

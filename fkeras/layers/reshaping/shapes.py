@@ -114,23 +114,20 @@ class Reshape(fk.Layer):
                 if has_inferred and known_size
                 else size == known_size and not has_inferred
             )
-            if not fits:
-                amount = f"a multiple of {known_size}" if has_inferred else str(known_size)
-                raise ValueError(
-                    f"{self._where}: expected {amount} elements per sample, for the shape "
-                    f"{format_shape(('b', *self.target_shape))}, received {format_shape(x.shape)} "
-                    f"with {size}. Change target_shape, or use -1 for one size that varies."
-                )
-            sizes = tuple(size // known_size if n == -1 else n for n in self.target_shape)
-            return jnp.reshape(x, (x.shape[0], *sizes))
-        # a symbolic size cannot be compared with a fixed number of elements
-        if not has_inferred:
+        else:
+            # unknown sizes may fit, unless their known factor does not
+            factor = math.prod(n for n in x.shape[1:] if isinstance(n, int))
+            fits = known_size != 0 if has_inferred else known_size % factor == 0
+        if not fits:
+            amount = f"a multiple of {known_size}" if has_inferred else str(known_size)
             raise ValueError(
-                f"{self._where}: expected an input of known size, as "
-                f"target_shape={self.target_shape} has no -1, received {format_shape(x.shape)}. "
-                "Use -1 for the axis that varies, or give all sizes in fk.Input."
+                f"{self._where}: expected {amount} elements per sample, for the shape "
+                f"{format_shape(('b', *self.target_shape))}, received {format_shape(x.shape)} "
+                f"with {size}. Change target_shape, or use -1 for one size that varies."
             )
-        return jnp.reshape(x, (x.shape[0], *self.target_shape))
+        inferred = size // known_size if isinstance(size, int) and has_inferred else -1
+        sizes = (inferred if n == -1 else n for n in self.target_shape)
+        return jnp.reshape(x, (x.shape[0], *sizes))
 
 
 _order = fk.several(fk.integer(), "each of the axes after the batch once", single=True)

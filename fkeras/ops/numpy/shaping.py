@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -12,6 +13,7 @@ import numpy as np
 from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import few, op, to_array
 from fkeras.engine.values.argument_types import Axes, DTypeLike, Integer, Numbers, Shape
+from fkeras.nn.numerics.axes import format_shape
 
 __all__ = (
     "broadcast_to",
@@ -95,20 +97,37 @@ def reshape(x: TensorLike, newshape: Shape) -> jax.Array:
         newshape: the new shape; one size may be -1, which is then inferred.
 
     Raises:
-        ValueError: for a size below -1.
+        ValueError: for a size below -1, several sizes of -1, and another number of elements.
 
     Example:
         >>> import fkeras as fk
         >>> fk.ops.reshape([1, 2, 3, 4], (2, -1)).tolist()
         [[1, 2], [3, 4]]
     """
-    # JAX infers a size for every negative number
+    if isinstance(newshape, np.ndarray | jax.Array):
+        newshape = newshape.tolist()
     sizes = newshape if isinstance(newshape, list | tuple) else (newshape,)
-    if any(isinstance(size, int) and size < -1 for size in sizes):
+    integers = [int(size) for size in sizes if isinstance(size, int | np.integer)]
+    known, inferred = [n for n in integers if n != -1], integers.count(-1)
+    # JAX infers a size for every negative number
+    if any(n < -1 for n in known) or inferred > 1 or (inferred and 0 in known):
         raise ValueError(
-            f"reshape: expected sizes of at least 0, at most one of them -1, received {newshape}."
+            "reshape: expected sizes of at least 0, at most one of them -1 and then no other 0, received "
+            f"{newshape}."
         )
-    return jnp.reshape(to_array(x), newshape)
+    array = to_array(x)
+    try:
+        return jnp.reshape(array, newshape)
+    except (TypeError, ValueError) as error:  # of JAX, of NumPy
+        if "cannot reshape" not in str(error):
+            raise
+        amount = f"a multiple of {math.prod(known)}" if inferred else str(math.prod(known))
+        shape = np.shape(array)
+        raise ValueError(
+            f"reshape: expected {amount} elements, for the shape {format_shape(sizes)}, received "
+            f"{format_shape(shape)} with {math.prod(shape)}. Change newshape, or use -1 for one size that "
+            "varies."
+        ) from None
 
 
 @op

@@ -1,6 +1,7 @@
 """Calls on inputs with unknown axes: an unknown axis fits any axis, as in Keras."""
 
 import itertools
+import logging
 import random
 
 import jax
@@ -45,7 +46,28 @@ FORMS = {
     "squeeze": (lambda k, la, o: o.squeeze(_input(k, None, 1, 4)), [(None, None, 4)]),
     "Reshape": (lambda k, la, o: la.Reshape((3, 5))(_input(k, None)), [(None, 3, 5)]),
     "Reshape-open": (lambda k, la, o: la.Reshape((-1, 5))(_input(k, None, 4)), [(None, None, 5)]),
+    "Reshape-three": (
+        lambda k, la, o: la.Reshape((4, 2, 2))(_input(k, None, None, None)),
+        [(None, 4, 2, 2)],
+    ),
+    "Reshape-batch": (
+        lambda k, la, o: la.Reshape((4, 3))(_input(k, None, 3, batch_size=4)),
+        [(4, 4, 3)],
+    ),
+    "Reshape-multiple": (
+        lambda k, la, o: la.Reshape((-1, 7))(_input(k, None, 3)),
+        [(None, None, 7)],
+    ),
     "reshape": (lambda k, la, o: o.reshape(_input(k, None, 4), (-1, 3, 5)), [(None, 3, 5)]),
+    "reshape-batch": (
+        lambda k, la, o: o.reshape(_input(k, None, 3, batch_size=2), (6, 4)),
+        [(6, 4)],
+    ),
+    "reshape-multiple": (lambda k, la, o: o.reshape(_input(k, 5), (-1, 7, 3)), [(None, 7, 3)]),
+    "split-multiple": (
+        lambda k, la, o: o.split(_input(k, None, 4), 7, axis=1),
+        [(None, None, 4)] * 7,
+    ),
     "associative_scan": (
         lambda k, la, o: o.associative_scan(lambda a, b: a + b, _input(k, None, 4), axis=1),
         [(None, None, 4)],
@@ -109,6 +131,76 @@ def test_an_unknown_axis_fits_any_axis(name):
         reference = jax.tree.leaves(form(keras, keras.layers, keras.ops))
     if name != "repeat-array":  # Keras does not know the size
         assert all(map(_fits, shapes, (tuple(tensor.shape) for tensor in reference)))
+
+
+def test_sizes_that_never_fit_are_an_error_when_recorded():
+    words = r"expected 12 elements per sample, .*\(b, 4, 3\), received \(b, d1, 5\) with 5\*d1"
+    with pytest.raises(ValueError, match=words):
+        layers.Reshape((4, 3))(fk.Input((None, 5)))
+    with pytest.raises(ValueError, match="a multiple of 0 elements"):
+        layers.Reshape((-1, 0))(fk.Input((None, 5)))
+
+
+def _fixing(x, y):
+    """Calls that fix sizes of their inputs, in each of which JAX cannot compare symbolic sizes."""
+    x = layers.Dense(3, kernel_regularizer="l2", name="dense")(x)
+    x = layers.Add(name="add")([x, y])
+    x = layers.BatchNormalization(name="norm")(layers.ActivityRegularization(0.1, name="reg")(x))
+    return layers.Reshape((4, 3), name="reshape")(layers.Dropout(0.1, name="dropout")(x)), x
+
+
+def test_a_nested_network_may_fix_sizes_as_its_calls_do():
+    inputs = [fk.Input((None, 3)), fk.Input((4, 3))]
+    network = fk.Model(inputs, _fixing(*inputs), name="inner")
+    x, y = fk.Input((None, 3)), fk.Input((4, 3), dtype="int32")
+    outputs = network([x, y])
+    assert [t.shape for t in outputs] == [(None, 4, 3)] * 2
+    node = outputs[0].node
+    assert (node.losses, node.penalties, node.updates, node.metrics) == (1, 1, True, ())
+    outer = fk.Model([x, y], outputs).build(KEY)
+    a, b = np.ones((2, 4, 3), "float32"), np.ones((2, 4, 3), "int32")
+    state = outer.init_state()
+    for ours, expected in zip(
+        outer.apply([a, b], state=state).value,
+        outer.layers["inner"].apply([a, b * 1.0], state=state["inner"]).value,
+        strict=True,
+    ):
+        np.testing.assert_array_equal(ours, expected)
+    with pytest.raises(ValueError, match="'add'"):
+        outer.apply([a[:, :3], b], state=state)
+
+
+def test_masks_of_a_nested_network_that_fixes_sizes():
+    inputs = fk.Input((None, 2))
+    network = fk.Model(inputs, layers.LSTM(2, return_sequences=True)(inputs + ONES[None, :, :2]))
+    masked = layers.Masking()(fk.Input((None, 2)))
+    open_mask = network(masked).node.signature.masks[0]
+    assert open_mask is not None and open_mask.ndim == 2
+    assert network(fk.Input((None, 2))).node.signature.masks == (None,)
+    explicit = network(fk.Input((None, 2)), mask=fk.Input((None,), dtype="bool"))
+    assert explicit.node.signature.masks[0] is not None
+    unmasked = network(masked, mask=[None])
+    assert unmasked.node.signature.masks == (None,)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("suffix", ["keras", "h5"])
+def test_files_of_networks_that_fix_sizes_equal_keras(suffix, tmp_path, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("absl"), "disabled", True)  # warns about .h5
+    la, path = keras.layers, tmp_path / f"m.{suffix}"
+    with keras_rules():
+        inner = keras.Sequential([la.Reshape((4, 3)), la.Dense(2)])
+        first, second = inputs = [keras.Input((None, 3)), keras.Input((4, 3))]
+        summed = keras.Model(inputs, la.Add()(inputs))
+        outputs = summed([la.Conv1D(3, 1)(first), second])
+        reference = keras.Model(inputs, inner(outputs))
+        x, y = np.random.default_rng(0).normal(size=(2, 5, 4, 3)).astype("float32")
+        expected = reference.predict_on_batch([x, y])
+        reference.save(path)
+    model, state = fk.load_model(path)
+    np.testing.assert_allclose(
+        model.apply([x, y], state=state).value, expected, rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.exhaustive
