@@ -85,7 +85,7 @@ class Reshape(fk.Layer):
         target_shape: new sizes without the batch axis; one size may be -1, which is inferred.
 
     Shapes:
-        (b, ...) -> (b, *target_shape).
+        (b, ...) -> (b, *target_shape). A model checks unknown sizes of its inputs when it runs.
 
     Raises:
         ValueError: where the number of elements of a sample differs from that of `target_shape`.
