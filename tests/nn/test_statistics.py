@@ -94,6 +94,15 @@ def test_exact_sums_of_many_numbers(name, from_bfloat16):
     np.testing.assert_allclose(mean, x.mean(axes, keepdims=True, dtype="float64"), 1e-6, 1e-6)
 
 
+def test_exact_sums_of_4096_numbers_on_both_sides_of_a_power_of_two():
+    variance_of = jax.jit(lambda x: _Variance((0, 1, 2), None, False).tpu(x, x))
+    noise = np.random.default_rng(1).normal(size=(2, 64, 64, 8))
+    for mean in (1.0001, 1.50003, 0.75):
+        x = (mean * (1 + 1e-4 * noise)).astype("float32")
+        exact = x.astype("float64").var((0, 1, 2), keepdims=True)
+        assert (np.abs(variance_of(x) - exact) <= 1e-5 * exact).all()
+
+
 def test_sums_of_numbers_from_bfloat16():
     one = changed(lambda x: (x.fill(1000), x.__setitem__((slice(None), 5), 1004)))
     x = np.stack([*ARRAYS.values(), one]).astype("bfloat16").astype("float32")
