@@ -30,7 +30,7 @@ _OUTPUTS = 4096
 # numbers added in a step of the loop over sums, enough for XLA to divide the step among threads, and the largest
 # number of sums in a step
 _ADDED, _TERMS = 1 << 16, 64
-# slices of an array in an operation, of which XLA does not compute each on its own
+# slices of an array in one operation, for which XLA computes the array once
 _PLACES = 16
 # bytes of a row of codes that are the last axis of an elementwise computation
 _LANES = 16
@@ -157,7 +157,7 @@ def _single_column_product(
 def _parts(units: int, unit: int, columns: int) -> tuple[int, int] | None:
     """Returns the numbers of rows in a sum and of units that are added in one operation; None for few units.
 
-    XLA computes an array once if an operation reads it in at least 16 places, else in each of the places.
+    XLA computes an array once if an operation reads at least 16 slices of the array, else once for each slice.
     """
     most = _rows(unit // _ROWS * columns, unit)
     for rows in (n for n in (_ROWS, _FEW, _FEW // 2) if n <= most):
