@@ -82,5 +82,5 @@ def query_means(weights: jax.Array, values: jax.Array) -> jax.Array:
     steps, heads = places // _PLACES, weights.shape[2:-2]
     weights = weights.reshape(rows, groups, -1, steps, _PLACES).transpose(4, 0, 3, 1, 2)[..., None]
     y = sum(weights[n] * values[:, n::_PLACES, :, None] for n in range(_PLACES))
-    y = np.ones((rows, 1, steps), values.dtype) @ jnp.reshape(y, (rows, steps, -1))
+    y = jnp.matmul(np.ones((rows, 1, steps), values.dtype), jnp.reshape(y, (rows, steps, -1)))
     return y.reshape(rows, 1, groups, *heads, width)

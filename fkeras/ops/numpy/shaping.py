@@ -118,8 +118,9 @@ def reshape(x: TensorLike, newshape: Shape) -> jax.Array:
     array = to_array(x)
     try:
         return jnp.reshape(array, newshape)
-    except (TypeError, ValueError) as error:  # of JAX, of NumPy
-        if "cannot reshape" not in str(error):
+    except (TypeError, ValueError) as error:
+        # of JAX, of NumPy, and of older releases of JAX for unknown sizes
+        if not any(part in str(error) for part in ("cannot reshape", "total size must be")):
             raise
         amount = f"a multiple of {math.prod(known)}" if inferred else str(math.prod(known))
         shape = np.shape(array)
