@@ -214,8 +214,10 @@ def lstm_step(
         `(h, [h, c])`, and the record.
     """
     h, c = states
-    x = input_product(x, kernel, bias, input_mask)
-    z = x + masked_matmul(h, recurrent_kernel, recurrent_mask)
+    # the order of Keras's sum: results in 16 bits are equal
+    z = input_product(x, kernel, None, input_mask)
+    z = z + masked_matmul(h, recurrent_kernel, recurrent_mask)
+    z = z if kernel is None or bias is None else z + align(bias, z.ndim)
     i, f, g, o = jnp.split(z, 4, axis=-1)
     c = recurrent_activation(f) * c + recurrent_activation(i) * activation(g)
     old, h = h, recurrent_activation(o) * activation(c)
