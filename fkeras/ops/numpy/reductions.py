@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import jax
 import jax.numpy as jnp
 
@@ -9,6 +11,7 @@ from fkeras.engine.call.node import TensorLike
 from fkeras.engine.symbolic.define import op, to_array, to_floats
 from fkeras.engine.values.argument_types import Axes, DTypeLike, Number
 from fkeras.nn.cpu.extremes import largest, position, smallest
+from fkeras.nn.numerics.axes import canonical_axes
 from fkeras.nn.numerics.stable import standard_deviation
 
 __all__ = (
@@ -134,6 +137,7 @@ def _position(x: TensorLike, axis: int | None, keepdims: bool, *, of_largest: bo
     if axis is None:
         place = position(array.reshape(-1), 0, of_largest)
         return place.reshape((1,) * array.ndim) if keepdims else place
+    (axis,) = canonical_axes(operator.index(axis), array.ndim)
     place = position(array, axis, of_largest)
     return jnp.expand_dims(place, axis) if keepdims else place
 

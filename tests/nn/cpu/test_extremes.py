@@ -10,7 +10,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers, ops
 from fkeras.losses import categorical_hinge
-from fkeras.nn.cpu.extremes import _Tangent
+from fkeras.nn.cpu.extremes import _Tangent, position
 
 SHAPE = (4, 4, 3)
 FUNCTIONS = {
@@ -155,3 +155,16 @@ def test_programs_for_accelerators_have_no_conditional(name):
         assert "stablehlo.case" not in text and "stablehlo.if" not in text
         assert text.count("= stablehlo.") < 100
     assert "stablehlo.case" in traced.lower(lowering_platforms=("cpu",)).as_text()
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_positions_equal_those_of_jax_with_ties_and_nan(axis):
+    x = np.array([[1, np.nan, 3, np.nan], [np.inf, np.inf, -1, 3], [-np.inf] * 4], "float32")
+    for array in (x, np.clip(np.nan_to_num(x), -9, 9).astype("int32"), x > 1):
+        for of_largest, theirs in ((True, jnp.argmax), (False, jnp.argmin)):
+            y, expected = position(jnp.asarray(array), axis, of_largest), theirs(array, axis)
+            assert y.dtype == expected.dtype
+            np.testing.assert_array_equal(y, expected)
+    assert jax.grad(lambda v: v[position(v, 0)])(jnp.array([1.0, 4.0])).tolist() == [0, 1]
+    with pytest.raises(TypeError, match="complex"):
+        position(jnp.ones(3, "complex64"), 0)
