@@ -61,7 +61,7 @@ def position(x: jax.Array, axis: int, of_largest: bool = True) -> jax.Array:
 class _Position(Form):
     """The position of the maximum or minimum along an axis.
 
-    XLA's CPU compiler vectorizes no reduction to pairs of elements and positions.
+    XLA's CPU compiler does not vectorize a reduction to pairs of elements and positions.
     """
 
     axis: int
@@ -71,10 +71,21 @@ class _Position(Form):
         return (jnp.argmax if self.of_largest else jnp.argmin)(x, axis=self.axis)
 
     def fast(self, x: jax.Array) -> jax.Array:
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            return self._search(x)
+        # As in `_distribute`, the operand of a conditional is in memory: an operand that XLA computes twice, with
+        # different rounding, may have no element that equals the maximum.
+        first = x[(slice(1),) * x.ndim]
+        return jax.lax.cond(jnp.any(jnp.isnan(first)), self.default, self._search, x)
+
+    def transformed(self, x: jax.Array) -> jax.Array:
+        # under `jax.vmap` a conditional is a selection
+        return self.default(x)
+
+    def _search(self, x: jax.Array) -> jax.Array:
         y = (jnp.max if self.of_largest else jnp.min)(x, axis=self.axis, keepdims=True)
-        size = x.shape[self.axis]
         places = jax.lax.broadcasted_iota(jnp.arange(0).dtype, x.shape, self.axis % x.ndim)
-        return jnp.min(jnp.where((x == y) | (x != x), places, size), axis=self.axis)
+        return jnp.min(jnp.where((x == y) | (x != x), places, x.shape[self.axis]), axis=self.axis)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))

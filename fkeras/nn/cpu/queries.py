@@ -13,17 +13,16 @@ import numpy as np
 from fkeras.nn.cpu.forms import Form
 from fkeras.nn.numerics.dtypes import wide_dtype
 
-# numbers of a row for each head of a group, from which elementwise computations take less time than the copies of a
-# product
+# the fewest numbers of a row, for each head of a group, for which elementwise computations are faster than a product
 _LEAST = 1 << 18
-# numbers of a sum whose products are one array, and places whose terms are added in one operation
+# partial sums of a score, and places whose terms are added in one operation
 _LANES, _PLACES = 16, 32
 
 
 def has_many_places(array: Any, heads: int) -> bool:
     """Returns whether keys or values (b, t, g, d) are multiplied faster by elementwise computations.
 
-    XLA's CPU compiler copies keys and values for a product, with the places behind the groups.
+    For a product, XLA's CPU compiler copies keys and values to arrays (b, g, t, d) and (b, g, d, t).
 
     Args:
         heads: the number of heads of a group.

@@ -168,3 +168,12 @@ def test_positions_equal_those_of_jax_with_ties_and_nan(axis):
     assert jax.grad(lambda v: v[position(v, 0)])(jnp.array([1.0, 4.0])).tolist() == [0, 1]
     with pytest.raises(TypeError, match="complex"):
         position(jnp.ones(3, "complex64"), 0)
+
+
+def test_positions_are_searched_in_an_array_in_memory():
+    # the operand of a conditional: XLA may compute other operands twice, with different rounding
+    program = jax.jit(lambda x: position(jnp.sin(x), 1)).lower(jnp.ones((2, 200)))
+    assert "stablehlo.case" in program.as_text()
+    mapped = jax.jit(jax.vmap(lambda x: position(jnp.sin(x), 0))).lower(jnp.ones((2, 200)))
+    assert "stablehlo.case" not in mapped.as_text()
+    assert "stablehlo.compare" in mapped.as_text()
