@@ -61,6 +61,36 @@ def test_samplers_of_the_first_tokens_end():
     assert (kept(first), kept(first, count=1)) == ([0, 1, 3, 4], [0, 1, 2, 3, 4])
 
 
+@pytest.mark.parametrize(
+    ("sampler", "ids", "expected"),
+    [
+        (samplers.NoRepeatedNgrams(1), (3, -1, 1, -1), [0, 2, 4]),
+        # behind 1 2: 3, and behind the padding 4; the last n-gram is not complete
+        (samplers.NoRepeatedNgrams(3), (1, 2, 3, 1, -1, 2, 4, 1, 2), [0, 1, 2]),
+        (samplers.NoRepeatedNgrams(3), (1, 1, -1), [0, 1, 2, 3, 4]),
+        (samplers.NoRepeatedNgrams(3), (1, 1, 1, -1), [0, 2, 3, 4]),
+        (samplers.NoRepeatedNgrams(5), (1, 1, 1, 1), [0, 1, 2, 3, 4]),
+        (samplers.NoRepeatedNgrams(2), (1, 99, 1), [0, 1, 2, 3, 4]),
+        (samplers.SuppressedSequences([(0,), (1, 2, 3), (2, 1), (2, 4)]), (1, -1, 2), [2]),
+        (samplers.SuppressedSequences([(1, 2, 1, 2, 3)]), (1, -1, 2), [0, 1, 2, 3, 4]),
+        (samplers.SuppressedSequences([(0, 2)]), (-1, -1), [0, 1, 2, 3, 4]),
+        (samplers.MinLength(3, (2,)), (1, 1, -1), [0, 1, 3, 4]),
+        (samplers.MinLength(3, (2,)), (1, -1, 1, 1), [0, 1, 2, 3, 4]),
+        (samplers.ForcedIds(1, (2, 3)), (4, -1), [2, 3]),
+        (samplers.ForcedIds(1, (2, 3)), (4, 4), [0, 1, 2, 3, 4]),
+        (samplers.ForcedIds(0, (3,), with_prompt=False), (4, 4), [3]),
+        (samplers.ForcedIds(2, (3,), with_prompt=False), (4, 4), [0, 1, 2, 3, 4]),
+    ],
+    ids=repr,
+)
+def test_samplers_of_sequences_keep_the_tokens_of_their_definition(sampler, ids, expected):
+    found = np.asarray(process(sampler, SCORES, history(*ids)))
+    assert np.flatnonzero(np.isfinite(found)).tolist() == expected
+    # forced tokens have the probability 1 in beam searches
+    is_forced = isinstance(sampler, samplers.ForcedIds) and len(expected) < 5
+    assert found[expected].tolist() == (np.zeros(5) if is_forced else SCORES)[expected].tolist()
+
+
 @pytest.mark.exhaustive
 def test_ties_are_kept():
     equal = np.zeros(4, "float32")
@@ -87,7 +117,9 @@ def test_repetition_penalty_counts_each_token_once():
 
 def test_chain_has_hugging_faces_order():
     parts = (
-        *(samplers.RepetitionPenalty(1.1), samplers.MinNewTokens(1, (0,))),
+        *(samplers.RepetitionPenalty(1.1), samplers.NoRepeatedNgrams(2)),
+        *(samplers.SuppressedSequences([(1, 2)]), samplers.MinLength(1, (0,))),
+        *(samplers.MinNewTokens(1, (0,)), samplers.ForcedIds(9, (1,))),
         *(samplers.SuppressedIds((1,)), samplers.Temperature(0.5), samplers.TopK(4)),
         *(samplers.TopP(0.9), samplers.MinP(0.1), samplers.Typical(0.9), samplers.Greedy()),
     )
@@ -203,6 +235,15 @@ def test_fields_without_a_hash_are_errors(value):
         (lambda: samplers.MinNewTokens(1, ["2"]), TypeError, "integers for `end_ids`"),
         (lambda: samplers.MinNewTokens(-1, (0,)), ValueError, "at least 0"),
         (lambda: samplers.MinNewTokens(1, ()), ValueError, "`end_ids`"),
+        (lambda: samplers.NoRepeatedNgrams(0), ValueError, "at least 1 for `size`, received 0"),
+        (lambda: samplers.NoRepeatedNgrams(2.0), TypeError, "an integer for `size`, received 2.0"),
+        (lambda: samplers.SuppressedSequences([]), ValueError, "at least one sequence"),
+        (lambda: samplers.SuppressedSequences([3]), TypeError, "a sequence of ids for `sequences`"),
+        (lambda: samplers.SuppressedSequences([[]]), ValueError, "at least 0 for `sequences`"),
+        (lambda: samplers.SuppressedSequences("ab"), TypeError, "expected sequences of ids"),
+        (lambda: samplers.MinLength(-1, (0,)), ValueError, "at least 0 for `count`"),
+        (lambda: samplers.ForcedIds(1, ()), ValueError, "`ids`"),
+        (lambda: samplers.ForcedIds("1", (0,)), TypeError, "a number of at least 0 for `place`"),
         (lambda: samplers.Beam(0), ValueError, "at least 1 for `width`"),
         (lambda: samplers.Beam(2, "long"), TypeError, "`length_penalty`"),
         (lambda: samplers.Chain([samplers.Greedy()]), TypeError, "not a list"),
@@ -245,6 +286,29 @@ CONFIGURED = [
         {"min_new_tokens": 3, "eos_token_id": 5},
         "Chain(MinNewTokens(count=3, end_ids=(5,)), Greedy())",
     ),
+    (
+        {"min_length": 5, "min_new_tokens": 3, "eos_token_id": 5, "bad_words_ids": [[5]]},
+        "Chain(MinNewTokens(count=3, end_ids=(5,)), Greedy())",
+    ),
+    (
+        {
+            "no_repeat_ngram_size": 3,
+            "min_length": 5,
+            "eos_token_id": [5, 6],
+            "bad_words_ids": [[6], [7]],
+        },
+        "Chain(NoRepeatedNgrams(size=3), SuppressedSequences(sequences=((7,),)), "
+        "MinLength(count=5, end_ids=(5, 6)), Greedy())",
+    ),
+    (
+        {"forced_bos_token_id": 0, "forced_eos_token_id": [2], "max_length": 9},
+        "Chain(ForcedIds(place=1, ids=(0,), with_prompt=True), "
+        "ForcedIds(place=8, ids=(2,), with_prompt=True), Greedy())",
+    ),
+    (
+        {"forced_eos_token_id": 2, "max_length": 9, "max_new_tokens": 4},
+        "Chain(ForcedIds(place=3, ids=(2,), with_prompt=False), Greedy())",
+    ),
     ({"min_new_tokens": 3, "suppress_tokens": [], "top_h": None}, "Chain(Greedy())"),
     ({"do_sample": True, "top_k": 0, "typical_p": 0.9}, "Chain(Typical(mass=0.9))"),
 ]
@@ -259,8 +323,14 @@ def test_settings_of_files_are_samplers(settings, expected):
     ("settings", "message"),
     [
         (3, "a mapping of settings, received 3"),
-        ({"no_repeat_ngram_size": 2}, "received no_repeat_ngram_size=2. Leave the setting out"),
-        ({"bad_words_ids": [[1]]}, "bad_words_ids"),
+        ({"penalty_alpha": 2}, "received penalty_alpha=2. Leave the setting out"),
+        ({"no_repeat_ngram_size": 2.5}, "an integer for `size`, received 2.5"),
+        ({"bad_words_ids": [[-1]]}, "at least 0 for `sequences`"),
+        ({"bad_words_ids": 3}, "expected sequences of ids, received 3"),
+        ({"forced_eos_token_id": 2, "max_length": "9"}, "received '9'"),
+        ({"forced_eos_token_id": 2}, "beside forced_eos_token_id, received None"),
+        ({"forced_bos_token_id": 2, "begin_suppress_tokens": [1]}, "received both"),
+        ({"forced_bos_token_id": 2, "suppress_tokens": [2]}, "permits as forced_bos_token_id"),
         ({"do_sample": 1}, "do_sample=1"),
         ({"do_sample": True, "num_beams": 2}, "num_beams=2"),
         ({"early_stopping": "never", "num_beams": 2}, "early_stopping='never'"),

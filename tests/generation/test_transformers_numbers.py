@@ -1,4 +1,6 @@
-"""Samplers and beam search against transformers; `tools/references/generation_reference.py` wrote the numbers."""
+"""Samplers, settings and beam search against transformers; `tools/references/generation_reference.py` wrote the numbers."""
+
+import json
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +9,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import samplers
-from tests.pretrained import checks
+from tests.pretrained import checks, option_checks
 from tests.support.paths import ROOT
 
 SAMPLERS = {
@@ -63,3 +65,28 @@ def test_beams_equal_those_of_transformers(number):
     )
     found = fk.generate(loaded.model, loaded.state, ids, None, 9, beam, end_ids=[5, 9, 11])
     assert found.tokens.tolist() == stored()[f"beam_{number}"].tolist()
+
+
+# each architecture compiles an encoder and a decoder
+@pytest.mark.parametrize(
+    "number", [pytest.param(n, marks=() if n == 0 else pytest.mark.exhaustive) for n in range(3)]
+)
+def test_tokens_by_settings_equal_those_of_transformers(number, tmp_path):
+    rows = json.loads((ROOT / "tests/generation/data/settings.json").read_text())
+    kind, settings, expected = rows[number].values()
+    entry = option_checks.stored()[kind]
+    mapping = option_checks.mapping_of(kind, entry, "", {})
+    loaded = option_checks.loaded_of(tmp_path, mapping, entry["tensors"][0])
+    ids, mask = option_checks.padded()
+    ends = settings["eos_token_id"]
+    found = fk.generate(
+        loaded.model,
+        loaded.state,
+        np.full((2, 1), entry["base"]["decoder_start_token_id"]),
+        max_new_tokens=len(expected[0]),
+        sampler=samplers.configured(settings),
+        end_ids=[ends] if isinstance(ends, int) else ends,
+        inputs=ids,
+        inputs_mask=mask,
+    )
+    assert found.tokens.tolist() == expected

@@ -23,6 +23,10 @@ from fkeras.generation.samplers.rules import Temperature as Temperature
 from fkeras.generation.samplers.rules import TopK as TopK
 from fkeras.generation.samplers.rules import TopP as TopP
 from fkeras.generation.samplers.rules import Typical as Typical
+from fkeras.generation.samplers.sequences import ForcedIds as ForcedIds
+from fkeras.generation.samplers.sequences import MinLength as MinLength
+from fkeras.generation.samplers.sequences import NoRepeatedNgrams as NoRepeatedNgrams
+from fkeras.generation.samplers.sequences import SuppressedSequences as SuppressedSequences
 from fkeras.generation.samplers.settings import configured as configured
 
 _publish(__name__)

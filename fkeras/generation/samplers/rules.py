@@ -54,6 +54,8 @@ class Sampler:
     rank: ClassVar[int] = 45
     #: whether `process` reads `History.ids`
     reads_ids: ClassVar[bool] = True
+    #: whether a chain may have several samplers of this class
+    several: ClassVar[bool] = False
     #: fields that are leaves of the pytree; other fields are compiled in as constants
     leaves: ClassVar[tuple[str, ...]] = ()
     #: fields with ids of tokens, which `fk.generate` compares with the vocabulary
@@ -109,7 +111,7 @@ def _register(cls: type[Sampler]) -> None:
 _register(Sampler)
 
 
-def _check(sampler: Sampler, name: str, valid: Callable[[Any], Any], expected: str) -> None:
+def check_number(sampler: Sampler, name: str, valid: Callable[[Any], Any], expected: str) -> None:
     """Raises an error for values that are no number or out of range; the range of tracers is unknown."""
     value = getattr(sampler, name)
     where = f"samplers.{type(sampler).__name__}"
@@ -130,7 +132,7 @@ class _NumberSampler(Sampler):
 
     def __post_init__(self) -> None:
         (name,), (valid, expected) = self.leaves, self.valid
-        _check(self, name, valid, expected)
+        check_number(self, name, valid, expected)
 
 
 _FRACTION = (lambda p: 0 < p <= 1, "a number above 0 and at most 1")
@@ -181,11 +183,11 @@ class Beam(Sampler):
     reads_ids: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _check_count(self, "width")
-        _check(self, "length_penalty", lambda p: p == p, "a number")
+        check_count(self, "width")
+        check_number(self, "length_penalty", lambda p: p == p, "a number")
 
 
-def _check_count(sampler: Sampler, name: str) -> None:
+def check_count(sampler: Sampler, name: str) -> None:
     value = getattr(sampler, name)
     where = f"samplers.{type(sampler).__name__}"
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -254,11 +256,11 @@ class MinNewTokens(Sampler):
     reads_ids: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _check(self, "count", lambda n: n >= 0, "a number of at least 0")
-        _check_ids(self, "end_ids")
+        check_number(self, "count", lambda n: n >= 0, "a number of at least 0")
+        object.__setattr__(self, "end_ids", check_ids(self, "end_ids", self.end_ids))
 
     def process(self, logits: jax.Array, history: History) -> jax.Array:
-        return jnp.where(history.count < self.count, _without(logits, self.end_ids), logits)
+        return jnp.where(history.count < self.count, without(logits, self.end_ids), logits)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -283,31 +285,33 @@ class SuppressedIds(Sampler):
     ids: Sequence[int]
     first_only: bool = False
     rank: ClassVar[int] = 40
+    several: ClassVar[bool] = True
     id_fields: ClassVar[tuple[str, ...]] = ("ids",)
     reads_ids: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _check_ids(self, "ids")
+        object.__setattr__(self, "ids", check_ids(self, "ids", self.ids))
 
     def process(self, logits: jax.Array, history: History) -> jax.Array:
-        without = _without(logits, self.ids)
-        return jnp.where(history.count == 0, without, logits) if self.first_only else without
+        others = without(logits, self.ids)
+        return jnp.where(history.count == 0, others, logits) if self.first_only else others
 
 
-def _check_ids(sampler: Sampler, name: str) -> None:
-    value, where = getattr(sampler, name), f"samplers.{type(sampler).__name__}"
+def check_ids(sampler: Sampler, name: str, value: Any) -> tuple[int, ...]:
+    """Returns ids as a tuple, since static fields of pytrees are hashed."""
+    where = f"samplers.{type(sampler).__name__}"
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
         raise TypeError(f"{where}: expected a sequence of ids for `{name}`, received {value!r}.")
     if not all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in value):
         raise TypeError(f"{where}: expected integers for `{name}`, received {value!r}.")
-    # a tuple, since static fields of pytrees are hashed
     ids = tuple(map(int, value))
     if not ids or min(ids) < 0:
         raise ValueError(f"{where}: expected ids of at least 0 for `{name}`, received {value!r}.")
-    object.__setattr__(sampler, name, ids)
+    return ids
 
 
-def _without(logits: jax.Array, ids: Sequence[int]) -> jax.Array:
+def without(logits: jax.Array, ids: Sequence[int]) -> jax.Array:
+    """Returns the logits with minus infinity for some tokens."""
     # `drop`: an id may be in the padding of the vocabulary, which has no logits
     return logits.at[jnp.asarray(ids)].set(-jnp.inf, mode="drop")
 
@@ -360,7 +364,7 @@ class TopK(Sampler):
     reads_ids: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _check_count(self, "k")
+        check_count(self, "k")
 
     def process(self, logits: jax.Array, history: History) -> jax.Array:
         least = jax.lax.top_k(logits, min(self.k, logits.size))[0][-1]
@@ -492,15 +496,15 @@ def process(sampler: Sampler, logits: jax.Array, history: History) -> jax.Array:
 class Chain(Sampler):
     """Combines samplers, and applies them in the order that Hugging Face documents.
 
-    The order: `RepetitionPenalty`, `MinNewTokens`, `SuppressedIds`, custom samplers, `Temperature`,
-    `TopK`, `TopP`, `MinP`, `Typical`.
+    The order: `RepetitionPenalty`, `NoRepeatedNgrams`, `SuppressedSequences`, `MinLength`, `MinNewTokens`,
+    `ForcedIds`, `SuppressedIds`, custom samplers, `Temperature`, `TopK`, `TopP`, `MinP`, `Typical`.
 
     Args:
         samplers: the samplers, in any order.
 
     Raises:
         TypeError: for a value that is no sampler.
-        ValueError: for two samplers of one class, except `SuppressedIds`, and for `Greedy` with `Beam`.
+        ValueError: for two samplers of one class without `several`, and for `Greedy` with `Beam`.
 
     Example:
         >>> import fkeras as fk
@@ -520,8 +524,8 @@ class Chain(Sampler):
                 )
         parts = [part for sampler in samplers for part in sampler.parts]
         kinds = [type(part) for part in parts]
-        twice = next((kind for kind in kinds if kinds.count(kind) > 1), None)
-        if twice is not None and twice is not SuppressedIds:
+        twice = next((k for k in kinds if kinds.count(k) > 1 and not k.several), None)
+        if twice is not None:
             raise ValueError(
                 f"samplers.Chain: expected one {twice.__name__}, received {kinds.count(twice)}."
             )

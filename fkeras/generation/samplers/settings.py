@@ -21,11 +21,16 @@ from fkeras.generation.samplers.rules import (
     TopP,
     Typical,
 )
+from fkeras.generation.samplers.sequences import (
+    ForcedIds,
+    MinLength,
+    NoRepeatedNgrams,
+    SuppressedSequences,
+)
 
 # settings without a sampler, with the values that change nothing
 _REFUSED = FrozenDict(
     {
-        "bad_words_ids": (None,),
         "constraints": (None,),
         "diversity_penalty": (None, 0),
         "dola_layers": (None,),
@@ -35,11 +40,7 @@ _REFUSED = FrozenDict(
         "eta_cutoff": (None, 0),
         "exponential_decay_length_penalty": (None,),
         "force_words_ids": (None,),
-        "forced_bos_token_id": (None,),
-        "forced_eos_token_id": (None,),
         "guidance_scale": (None, 1),
-        "min_length": (None, 0),
-        "no_repeat_ngram_size": (None, 0),
         "num_beam_groups": (None, 1),
         "penalty_alpha": (None, 0),
         "sequence_bias": (None,),
@@ -54,8 +55,10 @@ def configured(settings: Mapping[str, Any]) -> Sampler:
 
     `do_sample` draws tokens; otherwise `num_beams` above 1 is a beam search, and the most likely token is
     chosen without both. As in transformers, `top_k` is 50 for settings that draw and leave `top_k` out,
-    and `temperature`, `top_k`, `top_p`, `min_p` and `typical_p` have no effect without `do_sample`. Lengths,
-    such as `max_new_tokens`, and unknown settings are ignored.
+    and `temperature`, `top_k`, `top_p`, `min_p` and `typical_p` have no effect without `do_sample`.
+    `min_new_tokens` replaces `min_length`. `forced_eos_token_id` ends a row at `max_new_tokens`, or at
+    `max_length` tokens with the prompt: pass `fk.generate` the same length. Other lengths and unknown settings
+    are ignored.
 
     Args:
         settings: the settings, such as `loaded.generation.settings`.
@@ -63,7 +66,7 @@ def configured(settings: Mapping[str, Any]) -> Sampler:
     Raises:
         TypeError: for a value that is no mapping.
         ValueError: for a setting that changes the tokens and has no sampler, such as
-            `no_repeat_ngram_size`, and for a value out of range.
+            `encoder_no_repeat_ngram_size`, and for a value out of range.
 
     Example:
         >>> import fkeras as fk
@@ -104,10 +107,23 @@ def configured(settings: Mapping[str, Any]) -> Sampler:
         if value(name, neutral) != neutral:
             parts.append(kind(settings[name]))  # type: ignore[call-arg]
 
+    def ids_of(name: str) -> Any:
+        found = value(name, ())
+        return (found,) if isinstance(found, int) else found
+
     add(RepetitionPenalty, "repetition_penalty", 1)
-    if value("min_new_tokens", 0) != 0 and (ends := value("eos_token_id", ())) != ():
-        ends = (ends,) if isinstance(ends, int) else ends
-        parts.append(MinNewTokens(settings["min_new_tokens"], ends))
+    add(NoRepeatedNgrams, "no_repeat_ngram_size", 0)
+    ends = ids_of("eos_token_id")
+    words = value("bad_words_ids", [])
+    if isinstance(words, list | tuple):
+        words = [word for word in words if word not in [form for i in ends for form in ([i], (i,))]]
+    if words:
+        parts.append(SuppressedSequences(words))
+    is_new = value("min_new_tokens", None) is not None
+    kind, name = (MinNewTokens, "min_new_tokens") if is_new else (MinLength, "min_length")
+    if value(name, 0) != 0 and ends:
+        parts.append(kind(settings[name], ends))
+    parts += _forced(where, ids_of, value)
     for name, first_only in (("suppress_tokens", False), ("begin_suppress_tokens", True)):
         if len(value(name, ())):
             parts.append(SuppressedIds(settings[name], first_only))
@@ -121,3 +137,31 @@ def configured(settings: Mapping[str, Any]) -> Sampler:
     add(MinP, "min_p", 0)
     add(Typical, "typical_p", 1)
     return Chain(*parts)
+
+
+def _forced(where: str, ids_of: Any, value: Any) -> list[Sampler]:
+    """Returns the samplers of `forced_bos_token_id` and `forced_eos_token_id`."""
+    first, last = ids_of("forced_bos_token_id"), ids_of("forced_eos_token_id")
+    if first and len(value("begin_suppress_tokens", ())):
+        raise ValueError(
+            f"{where}: expected begin_suppress_tokens or forced_bos_token_id, received both. Leave one "
+            "setting out, and add its sampler with samplers.Chain."
+        )
+    never = set(value("suppress_tokens", ()))
+    for name, ids in (("forced_bos_token_id", first), ("forced_eos_token_id", last)):
+        if ids and never.issuperset(ids):
+            raise ValueError(
+                f"{where}: expected a token that suppress_tokens permits as {name}, received "
+                f"{ids}. Leave one of both settings out."
+            )
+    parts: list[Sampler] = [ForcedIds(1, first)] if first else []
+    if last:
+        name = "max_length" if value("max_new_tokens", None) is None else "max_new_tokens"
+        if not isinstance(count := value(name, None), int):
+            raise ValueError(
+                f"{where}: expected an integer as max_new_tokens or max_length beside "
+                f"forced_eos_token_id, received {count!r}. Add the max_new_tokens of fk.generate to the "
+                "settings, or leave forced_eos_token_id out."
+            )
+        parts.append(ForcedIds(count - 1, last, with_prompt=name == "max_length"))
+    return parts
