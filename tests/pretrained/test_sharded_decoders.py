@@ -240,7 +240,7 @@ def test_a_folder_is_loaded_into_shards(name, tmp_path):
 
 
 LLAMA_2_7B = """
-import resource, sys
+import pathlib, re, resource
 import jax, fkeras as fk
 
 config = fk.pretrained.LlamaConfig()  # the defaults are the sizes of Llama 2 7B
@@ -250,8 +250,12 @@ trainer = fk.Trainer("adamw", loss, sharding=roles, depth="scan", remat="full")
 ids = jax.ShapeDtypeStruct((16, 2048), "int32")
 plan = fk.plan(fk.pretrained.build(config), (ids, ids), trainer, mesh={"data": 2, "model": 8})
 print(plan.weights, plan.optimizer, plan.peak, len(plan.loops[0]), plan.whole_key_heads)
-# macOS counts bytes, Linux kilobytes
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+# on Linux ru_maxrss is at least that of the process that started this program; macOS counts bytes
+status = pathlib.Path("/proc/self/status")
+if status.exists():
+    print(1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", status.read_text())[1]))
+else:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
