@@ -121,7 +121,8 @@ def test_chain_has_hugging_faces_order():
         *(samplers.SuppressedSequences([(1, 2)]), samplers.MinLength(1, (0,))),
         *(samplers.MinNewTokens(1, (0,)), samplers.ForcedIds(9, (1,))),
         *(samplers.SuppressedIds((1,)), samplers.Temperature(0.5), samplers.TopK(4)),
-        *(samplers.TopP(0.9), samplers.MinP(0.1), samplers.Typical(0.9), samplers.Greedy()),
+        *(samplers.TopP(0.9), samplers.MinP(0.1), samplers.Typical(0.9), samplers.Normalized()),
+        samplers.Greedy(),
     )
     chain = samplers.Chain(*reversed(parts))
     assert chain.parts == parts
@@ -310,6 +311,11 @@ CONFIGURED = [
         "Chain(ForcedIds(place=3, ids=(2,), with_prompt=False), Greedy())",
     ),
     ({"min_new_tokens": 3, "suppress_tokens": [], "top_h": None}, "Chain(Greedy())"),
+    (
+        {"num_beams": 2, "renormalize_logits": True},
+        "Chain(Normalized(), Beam(width=2, length_penalty=1.0, early_stopping=False))",
+    ),
+    ({"renormalize_logits": True}, "Chain(Greedy())"),
     ({"do_sample": True, "top_k": 0, "typical_p": 0.9}, "Chain(Typical(mass=0.9))"),
 ]
 

@@ -45,6 +45,7 @@ SETTINGS = [
         {
             **{"num_beams": 3, "bad_words_ids": [[48], [15, 15], [2]], "forced_eos_token_id": 2},
             **{"eos_token_id": 2, "max_new_tokens": 9, "min_length": 20, "min_new_tokens": 4},
+            "renormalize_logits": True,
         },
     ),
     (

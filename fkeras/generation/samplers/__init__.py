@@ -26,6 +26,7 @@ from fkeras.generation.samplers.rules import Typical as Typical
 from fkeras.generation.samplers.sequences import ForcedIds as ForcedIds
 from fkeras.generation.samplers.sequences import MinLength as MinLength
 from fkeras.generation.samplers.sequences import NoRepeatedNgrams as NoRepeatedNgrams
+from fkeras.generation.samplers.sequences import Normalized as Normalized
 from fkeras.generation.samplers.sequences import SuppressedSequences as SuppressedSequences
 from fkeras.generation.samplers.settings import configured as configured
 

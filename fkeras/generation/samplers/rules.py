@@ -497,7 +497,7 @@ class Chain(Sampler):
     """Combines samplers, and applies them in the order that Hugging Face documents.
 
     The order: `RepetitionPenalty`, `NoRepeatedNgrams`, `SuppressedSequences`, `MinLength`, `MinNewTokens`,
-    `ForcedIds`, `SuppressedIds`, custom samplers, `Temperature`, `TopK`, `TopP`, `MinP`, `Typical`.
+    `ForcedIds`, `SuppressedIds`, custom samplers, `Temperature`, `TopK`, `TopP`, `MinP`, `Typical`, `Normalized`.
 
     Args:
         samplers: the samplers, in any order.

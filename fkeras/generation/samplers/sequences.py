@@ -1,4 +1,4 @@
-"""Samplers that compare the sequence so far: repeated n-grams, forbidden sequences, lengths, forced tokens."""
+"""Samplers of the settings of translators: n-grams, forbidden sequences, lengths, forced tokens, normalization."""
 
 from __future__ import annotations
 
@@ -183,6 +183,26 @@ class ForcedIds(Sampler):
         forced = jnp.full_like(logits, -jnp.inf).at[jnp.asarray(self.ids)].set(0.0, mode="drop")
         count = jnp.sum(history.ids >= 0) if self.with_prompt else history.count
         return jnp.where(count == self.place, forced, logits)
+
+
+@dataclasses.dataclass(frozen=True)
+class Normalized(Sampler):
+    """Computes log-probabilities of the logits behind all other samplers (`renormalize_logits`).
+
+    The sampler changes the scores of a beam search in which samplers forbid or change tokens.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> history = fk.samplers.History(jnp.array([0]), jnp.array(0))
+        >>> fk.samplers.Normalized().process(jnp.log(jnp.array([0.2, 0.2, 0.0])), history)
+        Array([-0.6931472, -0.6931472,       -inf], dtype=float32)
+    """
+
+    rank: ClassVar[int] = 95
+    reads_ids: ClassVar[bool] = False
+
+    def process(self, logits: jax.Array, history: History) -> jax.Array:
+        return jax.nn.log_softmax(logits)
 
 
 def _in_order(ids: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -25,6 +25,7 @@ from fkeras.generation.samplers.sequences import (
     ForcedIds,
     MinLength,
     NoRepeatedNgrams,
+    Normalized,
     SuppressedSequences,
 )
 
@@ -44,6 +45,7 @@ _REFUSED = FrozenDict(
         "num_beam_groups": (None, 1),
         "penalty_alpha": (None, 0),
         "sequence_bias": (None,),
+        "token_healing": (None, False),
         "top_h": (None,),
         "watermarking_config": (None,),
     }
@@ -129,7 +131,11 @@ def configured(settings: Mapping[str, Any]) -> Sampler:
             parts.append(SuppressedIds(settings[name], first_only))
     if not draws:
         penalty = value("length_penalty", 1.0)
-        return Chain(*parts, Greedy() if beams == 1 else Beam(beams, penalty, early))
+        if beams == 1:
+            return Chain(*parts, Greedy())
+        # elsewhere normalization changes no token
+        parts += [Normalized()] if value("renormalize_logits", False) else []
+        return Chain(*parts, Beam(beams, penalty, early))
     add(Temperature, "temperature", 1)
     if (k := value("top_k", 50)) != 0:
         parts.append(TopK(k))
