@@ -101,6 +101,7 @@ def save(
             f"{received} after the folder. Write {_CALL}."
         )
     family = family_of_config(config)
+    config = _named(config, family)
     target = None if dtype is None else str(numeric_name(dtype))
     if target not in (None, *COMPUTED):
         raise ValueError(
@@ -192,6 +193,15 @@ def save(
     _write_json(os.path.join(folder, CONFIG), mapping)
     if tokenizer is not None:
         tokenizer.write(folder)
+
+
+def _named(config: Config, family: Family) -> Config:
+    """Returns a configuration with the name of its architecture, without which no reader opens the folder."""
+    # configurations of timm have another field with the name
+    if config.model_type or not family.tiny.model_type:
+        return config
+    # `build` makes the first architecture of a family without a name
+    return dataclasses.replace(config, model_type=next(iter(family.classes)))
 
 
 def _has_other_head(family: Family, config: Config) -> bool:

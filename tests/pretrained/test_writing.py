@@ -11,6 +11,7 @@ import safetensors.numpy
 
 import fkeras as fk
 from fkeras.pretrained.families import llama
+from fkeras.pretrained.families import table as families
 from fkeras.pretrained.tables.layout import FileLayout, Layout
 from tests.pretrained import checks, folders
 
@@ -91,6 +92,19 @@ def test_a_model_of_ones_own_is_written(tmp_path):
         # transformers opens no file without this entry
         assert file.metadata() == {"format": "pt"}
         assert file.get_slice("model.layers.0.self_attn.q_proj.weight").get_shape() == [40, 24]
+
+
+# a text model and one of two networks stand for the configurations without a default name
+@pytest.mark.parametrize("name", ["bert", pytest.param("bart", marks=pytest.mark.exhaustive)])
+def test_a_configuration_without_a_name_is_written_with_the_name_of_its_architecture(
+    name, tmp_path
+):
+    tiny = families.family_of({"model_type": name}).tiny
+    config = dataclasses.replace(tiny, model_type="")
+    model = fk.pretrained.build(config).build(jax.random.key(0))
+    fk.pretrained.save(tmp_path, model, None, config)
+    loaded = fk.pretrained.load(tmp_path)
+    assert (loaded.config, loaded.model) == (tiny, model)
 
 
 @pytest.mark.exhaustive
