@@ -13,10 +13,10 @@ columns, as for the gradient of gamma, these passes would have kernels of their 
 On TPUs, sums join the convolution or product that makes the array, but a shift that depends on the array would
 separate them. Instead, numbers and their squares are split into parts of 12 bits. At most 2,048 parts have an exact
 sum if their exponents are equal, as they are where the difference loses digits; 4,096 if numbers near a power of two have
-parts of equal precision. XLA puts the sums of all positions into a convolution, but no sums of a part of the positions.
+parts of equal precision. XLA fuses sums over all positions into a convolution, but not sums over some of the positions.
 Sums of more numbers are pairs of floats: a rounded sum and its rounding error. These sums have about 48 bits, so that
-the variance is as exact as in two passes for means of up to 10,000 standard deviations, and has an error of 1 % at 1,000,000, where float32 rounds
-the numbers themselves to 6 % of a deviation. Numbers cast from bfloat16 have fewer parts.
+the variance is as exact as in two passes for means of up to 10,000 standard deviations, and has an error of 1 % at
+1,000,000, where float32 rounds the numbers themselves to 6 % of a deviation. Numbers cast from bfloat16 have fewer parts.
 """
 
 from __future__ import annotations

@@ -196,11 +196,11 @@ def save(
 
 
 def _named(config: Config, family: Family) -> Config:
-    """Returns a configuration with the name of its architecture, without which no reader opens the folder."""
-    # configurations of timm have another field with the name
+    """Returns the configuration with a `model_type`, which `load` needs."""
+    # timm's configurations name the architecture in another field
     if config.model_type or not family.tiny.model_type:
         return config
-    # `build` makes the first architecture of a family without a name
+    # without a `model_type`, `build` makes the first architecture of the family
     return dataclasses.replace(config, model_type=next(iter(family.classes)))
 
 

@@ -244,7 +244,7 @@ def test_fields_without_a_hash_are_errors(value):
         (lambda: samplers.SuppressedSequences("ab"), TypeError, "expected sequences of ids"),
         (lambda: samplers.MinLength(-1, (0,)), ValueError, "at least 0 for `count`"),
         (lambda: samplers.ForcedIds(1, ()), ValueError, "`ids`"),
-        (lambda: samplers.ForcedIds("1", (0,)), TypeError, "a number of at least 0 for `place`"),
+        (lambda: samplers.ForcedIds("1", (0,)), TypeError, "a number of at least 0 for `position`"),
         (lambda: samplers.Beam(0), ValueError, "at least 1 for `width`"),
         (lambda: samplers.Beam(2, "long"), TypeError, "`length_penalty`"),
         (lambda: samplers.Chain([samplers.Greedy()]), TypeError, "not a list"),
@@ -303,12 +303,12 @@ CONFIGURED = [
     ),
     (
         {"forced_bos_token_id": 0, "forced_eos_token_id": [2], "max_length": 9},
-        "Chain(ForcedIds(place=1, ids=(0,), with_prompt=True), "
-        "ForcedIds(place=8, ids=(2,), with_prompt=True), Greedy())",
+        "Chain(ForcedIds(position=1, ids=(0,), with_prompt=True), "
+        "ForcedIds(position=8, ids=(2,), with_prompt=True), Greedy())",
     ),
     (
         {"forced_eos_token_id": 2, "max_length": 9, "max_new_tokens": 4},
-        "Chain(ForcedIds(place=3, ids=(2,), with_prompt=False), Greedy())",
+        "Chain(ForcedIds(position=3, ids=(2,), with_prompt=False), Greedy())",
     ),
     ({"min_new_tokens": 3, "suppress_tokens": [], "top_h": None}, "Chain(Greedy())"),
     (

@@ -16,6 +16,7 @@ from fkeras.generation.samplers.rules import Greedy as Greedy
 from fkeras.generation.samplers.rules import History as History
 from fkeras.generation.samplers.rules import MinNewTokens as MinNewTokens
 from fkeras.generation.samplers.rules import MinP as MinP
+from fkeras.generation.samplers.rules import Normalized as Normalized
 from fkeras.generation.samplers.rules import RepetitionPenalty as RepetitionPenalty
 from fkeras.generation.samplers.rules import Sampler as Sampler
 from fkeras.generation.samplers.rules import SuppressedIds as SuppressedIds
@@ -26,7 +27,6 @@ from fkeras.generation.samplers.rules import Typical as Typical
 from fkeras.generation.samplers.sequences import ForcedIds as ForcedIds
 from fkeras.generation.samplers.sequences import MinLength as MinLength
 from fkeras.generation.samplers.sequences import NoRepeatedNgrams as NoRepeatedNgrams
-from fkeras.generation.samplers.sequences import Normalized as Normalized
 from fkeras.generation.samplers.sequences import SuppressedSequences as SuppressedSequences
 from fkeras.generation.samplers.settings import configured as configured
 

@@ -478,6 +478,26 @@ class Typical(_NumberSampler):
         return jnp.where(distance <= distance[order[last]], logits, -jnp.inf)
 
 
+@dataclasses.dataclass(frozen=True)
+class Normalized(Sampler):
+    """Computes the log-softmax of the logits, after all other samplers (`renormalize_logits` in transformers).
+
+    `Normalized` changes the scores of a beam search whose other samplers change logits.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> history = fk.samplers.History(jnp.array([0]), jnp.array(0))
+        >>> fk.samplers.Normalized().process(jnp.log(jnp.array([0.2, 0.2, 0.0])), history)
+        Array([-0.6931472, -0.6931472,       -inf], dtype=float32)
+    """
+
+    rank: ClassVar[int] = 95
+    reads_ids: ClassVar[bool] = False
+
+    def process(self, logits: jax.Array, history: History) -> jax.Array:
+        return jax.nn.log_softmax(logits)
+
+
 def process(sampler: Sampler, logits: jax.Array, history: History) -> jax.Array:
     """Returns the logits of one row after a sampler, in the dtype of the logits."""
     result: Any = sampler.process(logits, history)
@@ -504,7 +524,7 @@ class Chain(Sampler):
 
     Raises:
         TypeError: for a value that is no sampler.
-        ValueError: for two samplers of one class without `several`, and for `Greedy` with `Beam`.
+        ValueError: for two samplers of a class whose `several` is False, and for `Greedy` with `Beam`.
 
     Example:
         >>> import fkeras as fk

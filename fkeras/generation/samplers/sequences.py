@@ -1,4 +1,4 @@
-"""Samplers of the settings of translators: n-grams, forbidden sequences, lengths, forced tokens, normalization."""
+"""Samplers that compare the tokens so far: repeated n-grams, forbidden sequences, lengths, forced tokens."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from fkeras.authoring.engine import describe_value
 from fkeras.generation.samplers.rules import (
     History,
+    MinNewTokens,
     Number,
     Sampler,
     check_count,
@@ -24,12 +25,12 @@ from fkeras.generation.samplers.rules import (
 
 @dataclasses.dataclass(frozen=True)
 class NoRepeatedNgrams(Sampler):
-    """Forbids tokens that would repeat `size` tokens in a row.
+    """Forbids the tokens that complete an n-gram which the row already has.
 
-    The prompt counts. A size of 1 forbids all earlier tokens.
+    The n-grams of the prompt count as well. A size of 1 forbids all earlier tokens.
 
     Args:
-        size: the number of tokens.
+        size: the number of tokens of an n-gram.
 
     Raises:
         TypeError: for a size that is no integer.
@@ -53,17 +54,17 @@ class NoRepeatedNgrams(Sampler):
         if self.size > ids.size:
             return logits
         last = _last(ids, length, self.size - 1)
-        # the first place of each n-gram of which all tokens exist
+        # where an n-gram begins; the last ones are incomplete
         found = jnp.arange(ids.size) <= length - self.size
-        for place in range(self.size - 1):
-            found &= jnp.roll(ids, -place) == last[place]
+        for n in range(self.size - 1):
+            found &= jnp.roll(ids, -n) == last[n]
         following = jnp.roll(ids, 1 - self.size)
         return logits.at[jnp.where(found, following, logits.size)].set(-jnp.inf, mode="drop")
 
 
 @dataclasses.dataclass(frozen=True)
 class SuppressedSequences(Sampler):
-    """Forbids sequences of tokens: the last token of a sequence behind its other tokens.
+    """Forbids sequences of tokens: the last token of a sequence, directly after its other tokens.
 
     Args:
         sequences: the forbidden sequences of ids; a sequence of a single id forbids this token.
@@ -105,17 +106,17 @@ class SuppressedSequences(Sampler):
             count = len(before)
             if count <= ids.size:
                 is_last = jnp.all(_last(ids, length, count) == jnp.array(before, ids.dtype))
-                place = jnp.where(is_last & (count <= length), banned, logits.size)
-                logits = logits.at[place].set(-jnp.inf, mode="drop")
+                token = jnp.where(is_last & (count <= length), banned, logits.size)
+                logits = logits.at[token].set(-jnp.inf, mode="drop")
         return logits
 
 
 @dataclasses.dataclass(frozen=True)
-class MinLength(Sampler):
-    """Forbids the end tokens until a row has `count` tokens with its prompt; see also `MinNewTokens`.
+class MinLength(MinNewTokens):
+    """Forbids the end tokens until prompt and new tokens have `count` tokens.
 
     Args:
-        count: the minimum number of tokens before an end token, with those of the prompt.
+        count: the minimum number of tokens before an end token, including those of the prompt.
         end_ids: the end tokens.
 
     Raises:
@@ -129,15 +130,8 @@ class MinLength(Sampler):
         Array([  0., -inf,   0.], dtype=float32)
     """
 
-    count: Number
-    end_ids: Sequence[int]
     rank: ClassVar[int] = 18
-    leaves: ClassVar[tuple[str, ...]] = ("count",)
-    id_fields: ClassVar[tuple[str, ...]] = ("end_ids",)
-
-    def __post_init__(self) -> None:
-        check_number(self, "count", lambda n: n >= 0, "a number of at least 0")
-        object.__setattr__(self, "end_ids", check_ids(self, "end_ids", self.end_ids))
+    reads_ids: ClassVar[bool] = True
 
     def process(self, logits: jax.Array, history: History) -> jax.Array:
         is_short = jnp.sum(history.ids >= 0) < self.count
@@ -146,19 +140,19 @@ class MinLength(Sampler):
 
 @dataclasses.dataclass(frozen=True)
 class ForcedIds(Sampler):
-    """Forbids all other tokens at one place of the sequence; the logits of the tokens themselves are 0.
+    """Permits only some tokens at one position: their logits become 0, all others minus infinity.
 
-    Translators of several languages have the id of the language behind their start token, at the place 1. Beam
-    searches ignore the probability of a forced token, as in transformers.
+    Models that translate between several languages expect the id of the language at position 1, after the start
+    token. As in transformers, the scores of beams leave out the probability of a forced token.
 
     Args:
-        place: the number of tokens before the forced token.
-        ids: the tokens that are possible there.
-        with_prompt: whether the tokens of the prompt count as tokens before; False counts new tokens alone.
+        position: the number of tokens before the forced token.
+        ids: the ids of the permitted tokens.
+        with_prompt: whether the position counts the tokens of the prompt; False counts new tokens alone.
 
     Raises:
         TypeError: for ids that are no integers.
-        ValueError: for no ids, a negative id, and for a negative place.
+        ValueError: for no ids, a negative id, and a negative position.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -167,42 +161,22 @@ class ForcedIds(Sampler):
         Array([-inf,   0., -inf], dtype=float32)
     """
 
-    place: Number
+    position: Number
     ids: Sequence[int]
     with_prompt: bool = True
     rank: ClassVar[int] = 30
     several: ClassVar[bool] = True
-    leaves: ClassVar[tuple[str, ...]] = ("place",)
+    leaves: ClassVar[tuple[str, ...]] = ("position",)
     id_fields: ClassVar[tuple[str, ...]] = ("ids",)
 
     def __post_init__(self) -> None:
-        check_number(self, "place", lambda n: n >= 0, "a number of at least 0")
+        check_number(self, "position", lambda n: n >= 0, "a number of at least 0")
         object.__setattr__(self, "ids", check_ids(self, "ids", self.ids))
 
     def process(self, logits: jax.Array, history: History) -> jax.Array:
         forced = jnp.full_like(logits, -jnp.inf).at[jnp.asarray(self.ids)].set(0.0, mode="drop")
         count = jnp.sum(history.ids >= 0) if self.with_prompt else history.count
-        return jnp.where(count == self.place, forced, logits)
-
-
-@dataclasses.dataclass(frozen=True)
-class Normalized(Sampler):
-    """Computes log-probabilities of the logits behind all other samplers (`renormalize_logits`).
-
-    The sampler changes the scores of a beam search in which samplers forbid or change tokens.
-
-    Example:
-        >>> import jax.numpy as jnp, fkeras as fk
-        >>> history = fk.samplers.History(jnp.array([0]), jnp.array(0))
-        >>> fk.samplers.Normalized().process(jnp.log(jnp.array([0.2, 0.2, 0.0])), history)
-        Array([-0.6931472, -0.6931472,       -inf], dtype=float32)
-    """
-
-    rank: ClassVar[int] = 95
-    reads_ids: ClassVar[bool] = False
-
-    def process(self, logits: jax.Array, history: History) -> jax.Array:
-        return jax.nn.log_softmax(logits)
+        return jnp.where(count == self.position, forced, logits)
 
 
 def _in_order(ids: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -13,6 +13,7 @@ from fkeras.generation.samplers.rules import (
     Greedy,
     MinNewTokens,
     MinP,
+    Normalized,
     RepetitionPenalty,
     Sampler,
     SuppressedIds,
@@ -25,7 +26,6 @@ from fkeras.generation.samplers.sequences import (
     ForcedIds,
     MinLength,
     NoRepeatedNgrams,
-    Normalized,
     SuppressedSequences,
 )
 
@@ -117,8 +117,8 @@ def configured(settings: Mapping[str, Any]) -> Sampler:
     add(NoRepeatedNgrams, "no_repeat_ngram_size", 0)
     ends = ids_of("eos_token_id")
     words = value("bad_words_ids", [])
-    if isinstance(words, list | tuple):
-        words = [word for word in words if word not in [form for i in ends for form in ([i], (i,))]]
+    if isinstance(words, list):  # transformers never forbids an end token
+        words = [word for word in words if word not in [[i] for i in ends]]
     if words:
         parts.append(SuppressedSequences(words))
     is_new = value("min_new_tokens", None) is not None
