@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -52,12 +52,10 @@ def call_by_blocks(function: Any, *arguments: Any, **static: Any) -> Any:
     leaves, structure = jax.tree.flatten(arguments)
     config: Any = jax.config  # JAX declares its flags at run time
     is_whole = config.jax_disable_jit or jax.default_backend() != "cpu"
-    if is_whole or not _are_on_one_device(leaves):
+    if is_whole or not are_on_one_device(leaves):
         return function(*arguments, **static)
     specs = tuple((leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)) for leaf in leaves)
-    # stands for the settings of JAX: the trace of an empty function is the same object for equal settings
-    settings = _EMPTY.trace().jaxpr
-    program, results, pieces = _cut(function, structure, specs, tuple(static.items()), settings)
+    program, results, pieces = _cut(function, structure, specs, tuple(static.items()), settings())
     if not pieces:
         return function(*arguments, **static)
     return results.unflatten(follow(program, leaves, _constant, _compute, pieces))
@@ -66,7 +64,16 @@ def call_by_blocks(function: Any, *arguments: Any, **static: Any) -> Any:
 _EMPTY = jax.jit(lambda: None)
 
 
-def _are_on_one_device(leaves: Iterable[Any]) -> bool:
+def settings() -> Any:
+    """Returns an object that stands for the settings of JAX, which programs depend on.
+
+    The trace of an empty function is the same object for equal settings.
+    """
+    return _EMPTY.trace().jaxpr
+
+
+def are_on_one_device(leaves: Iterable[Any]) -> bool:
+    """Returns whether leaves are concrete arrays on at most one device."""
     devices = set[Any]()
     for leaf in leaves:
         if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer):
@@ -87,7 +94,7 @@ def _compute(piece: Any, operands: list[Any]) -> Sequence[Any]:
 # cached: JAX takes longer to find the traced program
 @functools.lru_cache(maxsize=64)
 def _cut(
-    function: Any, structure: Any, specs: tuple, static: tuple, settings: Any
+    function: Any, structure: Any, specs: tuple, static: tuple, _settings: Any
 ) -> tuple[Any, Any, Any]:
     """Returns the program of a function, the structure of its results, and the pieces of the program."""
     leaves = [jax.ShapeDtypeStruct(s, dtype, weak_type=weak) for s, dtype, weak in specs]
@@ -99,13 +106,7 @@ def _pieces(program: Any) -> Iterator[_Piece]:
     """Yields the pieces of a program; none for a program without many equal blocks."""
     results = [*_variables(program.outvars)]
     counts = collections.Counter(id(called(equation)) for equation in program.eqns)
-
-    def is_block(equation: Any) -> bool:
-        block = called(equation)
-        if block is None or opened(block)[1]:
-            return False
-        return (counts[id(block)] - 1) * len(block.eqns) >= _LEAST
-
+    is_block = functools.partial(is_repeated, counts=counts)
     if program.effects or not any(map(is_block, program.eqns)) or len({*results}) < len(results):
         return
     steps, programs = list[Any](), dict[int, Any]()
@@ -132,6 +133,18 @@ def _pieces(program: Any) -> Iterator[_Piece]:
     # a program copies inputs that are results, since the caller may donate results
     made = _made(step for step in early if isinstance(step, _Piece))
     yield _piece(program, last, [v for v in results if v not in made])
+
+
+def is_repeated(equation: Any, counts: Mapping[int, int]) -> bool:
+    """Returns whether an equation is one of many calls of a program, which should be compiled once.
+
+    Args:
+        counts: by `id` of a program, how often it is called.
+    """
+    block = called(equation)
+    if block is None or opened(block)[1]:
+        return False
+    return (counts[id(block)] - 1) * len(block.eqns) >= _LEAST
 
 
 def _with_equal_constants(equations: Sequence[Any], results: Sequence[Any]) -> list[Any]:

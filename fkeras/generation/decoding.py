@@ -18,6 +18,7 @@ from fkeras.generation.caches import State, enlarged, lengths_of, new_state, tak
 from fkeras.generation.logprobs import Logprobs, no_logprobs, written
 from fkeras.generation.reading import Constant, Inputs, Reader
 from fkeras.generation.samplers.rules import History, Sampler, process
+from fkeras.generation.stacks import call_in_loop, plain_state
 
 _Carry = TypeVar("_Carry", bound=Any)
 
@@ -121,7 +122,7 @@ class Method(abc.ABC):
 
     def read_again(self, reader: Reader, sampling: Sampling, carry: Any) -> Any:
         """Returns the carry with the outgrown texts read again, as a part of longer texts."""
-        return _read_outgrown(reader, sampling, carry)
+        return _read_outgrown(reader, sampling, carry._replace(state=plain_state(carry.state)))
 
     def last(
         self, reader: Reader, sampling: Sampling, state: Callable[[], State], carry: Any
@@ -153,9 +154,18 @@ class OneToken(Method):
     ) -> Carry:
         if not donate:
             return _advance(reader, sampling, carry, steps)
+        after = call_in_loop(_advance, reader, sampling, carry, steps)
+        if after is not None:
+            return after
+        carry = carry._replace(state=plain_state(carry.state))
         widens = reader.has_packed_codes and jax.default_backend() == "cpu"
         advance = _advance_in_wide_vectors if widens else _advance_in_place
         return advance(reader, sampling, carry, steps)
+
+    def last(
+        self, reader: Reader, sampling: Sampling, state: Callable[[], State], carry: Carry
+    ) -> Carry:
+        return carry._replace(state=plain_state(carry.state))
 
 
 def read_prompt(

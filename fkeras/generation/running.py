@@ -21,6 +21,7 @@ from fkeras.generation.caches import State, enlarged, new_state
 from fkeras.generation.capacities import capacity
 from fkeras.generation.decoding import Method, Sampling, outgrown
 from fkeras.generation.reading import Form, Reader
+from fkeras.generation.stacks import plain_state
 
 _Carry = TypeVar("_Carry", bound=Any)
 
@@ -139,7 +140,7 @@ class Runner:
         changes: dict[str, Any] = {}
         rows = carry.logits.shape[0]
         for name in self.readers:
-            changes[name] = self.state(name, getattr(carry, name), rows)
+            changes[name] = self.state(name, plain_state(getattr(carry, name)), rows)
         for name in ("tokens", "ended_tokens"):
             if hasattr(carry, name):
                 tokens = getattr(carry, name)

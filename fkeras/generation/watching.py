@@ -12,6 +12,7 @@ import numpy as np
 
 from fkeras.authoring.engine import describe_value
 from fkeras.generation.caches import take_back
+from fkeras.generation.stacks import plain_state
 from fkeras.utils import TextStream
 
 _Carry = TypeVar("_Carry", bound=Any)
@@ -106,6 +107,7 @@ def watch(advance: Callable[[_Carry], _Carry], carry: _Carry, watcher: Watcher) 
         surplus, stopped = watcher.add(tokens, lengths), watcher.stopped()
         if (stopped & active).any() or surplus.any():
             surplus = jnp.asarray(surplus, jnp.int32)
+            carry = carry._replace(state=plain_state(carry.state))
             carry = _end_rows(carry, surplus, jnp.asarray(stopped))
         if not (active & ~stopped).any():
             watcher.end()

@@ -42,6 +42,7 @@ from fkeras.host.processes.arrays import put
 from fkeras.pretrained.files.generation import Generation
 from fkeras.pretrained.opening import Source, open_source
 from fkeras.pretrained.quantizing import Coding, specs_of
+from fkeras.pretrained.rooms import Rooms
 from fkeras.pretrained.tables.config import Config
 from fkeras.pretrained.tables.dtypes import layer_policies
 from fkeras.pretrained.tables.layout import Layout
@@ -293,6 +294,7 @@ def _read(
     weights: dict[str, jax.Array] = {}
     not_finite = []
     originals = {path: match for match in matches if not match.copy for path in match.weights}
+    rooms = Rooms(shapes if coding is None else {})
     for match in matches if coding is None else coding.ordered(matches):
         with reading(file, match.tensors[0]):
             arrays = _arrays_of(match, tensors)
@@ -304,7 +306,7 @@ def _read(
                 if not is_finite(array):
                     not_finite.append(match.tensors[0])
                 release = tensors[match.tensors[0]].release
-                weights[path] = _placed(array, shapes[path], release)
+                weights[path] = _placed(path, array, shapes[path], rooms, release)
             for name in match.tensors:
                 tensors[name].release()
         if coding is not None and not match.copy:
@@ -322,15 +324,20 @@ def _arrays_of(match: Match, tensors: Mapping[str, Stored]) -> dict[str, np.ndar
     return dict(zip(match.weights, arrays, strict=True))
 
 
-def _placed(array: np.ndarray, like: Any, release: Callable[[], None]) -> jax.Array:
+def _placed(
+    path: str, array: np.ndarray, like: Any, rooms: Rooms, release: Callable[[], None]
+) -> jax.Array:
     """Returns an array on its devices, in the dtype and layout of `like`.
 
     Args:
+        rooms: the places of weights of equal blocks.
         release: releases the memory map of the file after the copy.
     """
     if array.dtype != like.dtype:
         array = array.astype(like.dtype)
-    elif array.flags.c_contiguous and not array.flags.writeable:
+    if (placed := rooms.placed(path, array)) is not None:
+        return placed
+    if array.flags.c_contiguous and not array.flags.writeable:
         # JAX may alias a contiguous array; an array of the mapped file is read-only, and may change
         array = array.copy()
     if array.flags.writeable:

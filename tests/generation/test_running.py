@@ -86,9 +86,11 @@ def test_a_signal_interrupts():
         # again and again: Python ignores an exception in a callback of its garbage collector
         signal.setitimer(signal.ITIMER_REAL, 0.3, 0.3)
         start = time.monotonic()
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises((KeyboardInterrupt, ValueError)) as caught:
             fk.generate(model, None, [[1]], max_new_tokens=10**9)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+    # JAX raises a ValueError from an exception that a comparison of metadata raises
+    assert isinstance(caught.value.__cause__ or caught.value, KeyboardInterrupt)
     assert raised[0] - start < 3.0

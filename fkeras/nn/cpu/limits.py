@@ -23,6 +23,10 @@ PRODUCT_BYTES, LARGEST_PRODUCT = 2**21, 12 * 2**20
 #: of other kernels, whose rows collide in caches (`benchmarks/first_tokens.py`)
 LEAST_PIXEL, COLLIDING = 2**16, 256
 
+#: most terms of a sum that one operation computes from slices of a stack of kernels, and fewest such sums: XLA
+#: keeps an array that an operation reads at 16 or more places
+MOST_TERMS, FEWEST_SUMS = 24, 16
+
 
 def row_is_convolution(dtype: Any, kernel: Any) -> bool:
     """Returns whether a product of one row compiles faster as a convolution and runs about as fast.

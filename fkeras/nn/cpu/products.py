@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.nn.cpu.forms import Form, compute
-from fkeras.nn.cpu.limits import row_is_convolution
+from fkeras.nn.cpu.limits import FEWEST_SUMS, MOST_TERMS, row_is_convolution
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +69,64 @@ def row_product(x: jax.Array, kernel: jax.Array, axes: int) -> jax.Array:
     if x.ndim - axes < 2:
         return jnp.tensordot(x, kernel, axes)
     return compute(RowProduct(axes), x, kernel)
+
+
+def block_product(x: jax.Array, stack: jax.Array, index: jax.Array, axes: int) -> jax.Array:
+    """Computes the row product of one row of `x` and the kernel `stack[index]`, without a copy of the kernel.
+
+    XLA's CPU backend copies a kernel that is taken from a stack in a loop. Sums of slices of the stack read the
+    stack itself.
+
+    Args:
+        x: float32 array with one row: the size of the leading axes is 1.
+        stack: kernels (n, *k) of equal blocks.
+        index: the number of the block.
+        axes: number of the axes of the sum.
+    """
+    size = math.prod(stack.shape[1 : axes + 1])
+    leading, columns = x.shape[: x.ndim - axes], stack.shape[axes + 1 :]
+    y = _product_of_row(x.reshape(size), stack.reshape(len(stack), size, -1), index)
+    return y.reshape(*leading, *columns)
+
+
+# equal layers are traced once
+@jax.jit
+def _product_of_row(row: jax.Array, stack: jax.Array, index: jax.Array) -> jax.Array:
+    size, width = stack.shape[1:]
+    terms = sum_terms(size)
+    groups = size // terms
+    grouped, factors = stack.reshape(-1, groups, terms, width), row.reshape(1, groups, terms, 1)
+
+    def term(number: int) -> jax.Array:
+        rows = jax.lax.dynamic_slice(grouped, (index, 0, number, 0), (1, groups, 1, width))
+        return jax.lax.slice_in_dim(factors, number, number + 1, axis=2) * rows
+
+    sums = functools.reduce(jnp.add, map(term, range(terms)))
+    return _sum_of_rows(sums.reshape(groups, width))
+
+
+def sum_terms(size: int) -> int:
+    """Returns how many terms of a sum are added at once; 1 if no number of terms is fast.
+
+    The number divides the size and leaves `FEWEST_SUMS` sums, which XLA keeps in an array.
+
+    Example:
+        >>> sum_terms(576), sum_terms(509)
+        (32, 1)
+    """
+    return max(n for n in range(1, MOST_TERMS + 1) if size % n == 0 and size // n >= FEWEST_SUMS)
+
+
+def _sum_of_rows(rows: jax.Array) -> jax.Array:
+    """Returns the sum over the first axis of an array (n, u)."""
+    count = len(rows)
+    fit = range(FEWEST_SUMS, MOST_TERMS + 1)
+    terms = next((n for n in fit if count % n == 0 and count // n >= FEWEST_SUMS), count)
+    groups = rows.reshape(-1, terms, rows.shape[1])
+    # slices keep their axes: XLA would move a reshape of each term in a pass of its own
+    parts = (jax.lax.slice_in_dim(groups, n, n + 1, axis=1) for n in range(terms))
+    sums = functools.reduce(jnp.add, parts)
+    return sums.reshape(-1) if terms == count else _sum_of_rows(sums.reshape(len(groups), -1))
 
 
 @dataclasses.dataclass(frozen=True)
