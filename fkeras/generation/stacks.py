@@ -113,7 +113,7 @@ def _stacked(function: Any, reader: Any, sampling: Any, carry: Any, steps: Any) 
     fixed, (states, form) = jax.tree.leaves((reader, sampling)), jax.tree.flatten(carry[0])
     if not any(itertools.starmap(lie_side_by_side, itertools.pairwise(_large(fixed)))):
         return None
-    specs = tuple((a.shape, a.dtype, a.weak_type) for a in map(jax.typeof, leaves))
+    specs = tuple(_spec(jax.typeof(x) if isinstance(x, int | float) else x) for x in leaves)
     loop = _loop(function, structure, specs, len(fixed), len(states), settings())
     if loop is None:
         return None
@@ -129,6 +129,10 @@ def _stacked(function: Any, reader: Any, sampling: Any, carry: Any, steps: Any) 
     inside = {n for group in loop.states for n in group}
     others = [leaf for n, leaf in enumerate(states) if n not in inside]
     return Stacked(loop, (reader, sampling), weights, kept, form, stacks, others)
+
+
+def _spec(array: Any) -> tuple[Any, Any, bool]:
+    return array.shape, array.dtype, getattr(array, "weak_type", False)
 
 
 def _large(leaves: Sequence[Any]) -> list[Any]:

@@ -92,4 +92,4 @@ def apart(stack: jax.Array) -> list[jax.Array]:
         >>> lie_side_by_side(one, two), int(two[0])
         (True, 16)
     """
-    return [*map(jax.device_put, np.asarray(stack))]
+    return jax.device_put([*np.asarray(stack)])
