@@ -154,10 +154,18 @@ def _with_equal_constants(equations: Sequence[Any], results: Sequence[Any]) -> l
         atoms = [v if is_literal(v) else same.get(v, v) for v in equation.invars]
         equation, made = equation.replace(invars=atoms), equation.outvars
         if not _operands([equation]):
-            first = constants.setdefault(str((equation.primitive, atoms, equation.params)), made)
+            first = constants.setdefault(_key_of(equation), made)
             same.update((v, w) for v, w in zip(made, first, strict=True) if v not in results)
         kept.append(equation)
     return kept
+
+
+def _key_of(equation: Any) -> str:
+    """Returns a text that is equal for equations without variables and with equal results."""
+    # the text of an array is not its numbers, and that of a number not its dtype
+    numbers = [np.asarray(atom.val, atom.aval.dtype).tobytes() for atom in equation.invars]
+    shapes = [v.aval for v in (*equation.invars, *equation.outvars)]
+    return str((equation.primitive, equation.params, shapes, numbers))
 
 
 def _piece(program: Any, equations: list[Any], results: list[Any]) -> _Piece:

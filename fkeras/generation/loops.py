@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.core
+import numpy as np
 
 from fkeras.generation.blocks import is_repeated, settings
 from fkeras.nn.cpu.forms import FORM
@@ -224,7 +225,7 @@ def run_chain(
 
     def goes_on(carry: tuple) -> Any:
         values = [*operands[:tested], *whole(carry[0])]
-        return follow(params["cond_jaxpr"], values, _value, evaluated)[0]
+        return follow(params["cond_jaxpr"], values, value_of, evaluated)[0]
 
     def step(carry: tuple) -> tuple:
         states, values = carry[1], [*constants, *whole(carry[0])]
@@ -257,7 +258,7 @@ def run_chain(
             for p, stack in (*weights.items(), *states.items()):
                 values[p] = _Taken(stack, index)
             ordered = [values[p] for p in range(len(first.invars))]
-            results = follow(chain.block, ordered, _value, _evaluated_in_block)
+            results = follow(chain.block, ordered, value_of, _evaluated_in_block)
             for p, n in chain.changed.items():
                 state = results[n]
                 if not isinstance(state, _Taken):
@@ -281,11 +282,12 @@ def _array(value: Any) -> Any:
 
 
 def _read(atom: Any, known: dict[Any, Any]) -> Any:
-    return _value(atom.val, atom.aval) if is_literal(atom) else known[atom]
+    return value_of(atom.val, atom.aval) if is_literal(atom) else known[atom]
 
 
-def _value(array: Any, aval: Any) -> Any:
-    return array
+def value_of(array: Any, aval: Any) -> Any:
+    """Returns a constant or a literal of a program in its dtype."""
+    return array if isinstance(array, jax.Array) else np.asarray(array, aval.dtype)
 
 
 def _evaluated_in_block(equation: Any, operands: list) -> Sequence[Any]:

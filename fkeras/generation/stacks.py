@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 
 from fkeras.generation.blocks import are_on_one_device, settings
-from fkeras.generation.loops import LEAST_BYTES, chain_of, evaluated, reads_of, run_chain
+from fkeras.generation.loops import LEAST_BYTES, chain_of, evaluated, reads_of, run_chain, value_of
 from fkeras.host.memory import apart, as_one, lie_side_by_side, stacked
 from fkeras.programs.walk import follow, is_literal, opened
 
@@ -199,7 +199,7 @@ def _loop(
             return outputs
 
         leaves = [values.get(n) for n in range(len(specs))]
-        outputs = follow(traced.jaxpr, leaves, _value, apply)
+        outputs = follow(traced.jaxpr, leaves, value_of, apply)
         return [last[p] for p in chain.states], [outputs[n - fixed] for n in given]
 
     size = len(chain.large)
@@ -210,7 +210,3 @@ def _loop(
         tuple(kept[:-1]),
         tuple(numbers),
     )
-
-
-def _value(array: Any, aval: Any) -> Any:
-    return array

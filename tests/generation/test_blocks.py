@@ -75,6 +75,21 @@ def test_results_may_be_donated():
     assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(arguments))
 
 
+@jax.jit
+def _with_numbers(x, mask, weights):
+    """Blocks behind constants of equal numbers and several dtypes."""
+    small, wide = jnp.full(4, 2, "int8"), jnp.full(4, 2, "int16")
+    results, *rest = _chain.__wrapped__(x, mask, weights)
+    return {**results, "constants": (small * 100, wide * 100)}, *rest
+
+
+def test_constants_of_several_dtypes_differ():
+    results, compiled = _call(_with_numbers, X, MASK, WEIGHTS)
+    _assert_equal(results, _with_numbers(X, MASK, WEIGHTS))
+    assert results[0]["constants"][1].tolist() == [200] * 4
+    assert compiled == 3
+
+
 def _two_results(x, mask, weights):
     results = _chain(x, mask, weights)
     return results, results[1]
