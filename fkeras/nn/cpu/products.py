@@ -112,7 +112,7 @@ def sum_terms(size: int) -> int:
 
     Example:
         >>> sum_terms(576), sum_terms(509)
-        (32, 1)
+        (24, 1)
     """
     return max(n for n in range(1, MOST_TERMS + 1) if size % n == 0 and size // n >= FEWEST_SUMS)
 
