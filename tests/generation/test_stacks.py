@@ -13,7 +13,7 @@ from fkeras import samplers
 from fkeras.authoring.engine import weights_by_path
 from fkeras.generation import blocks, decoding, loops, running, stacks
 from fkeras.host.memory import as_one, placed_in, room_for
-from fkeras.nn.cpu.products import row_product
+from fkeras.nn.cpu.products import block_product, row_product, sum_terms
 from tests.support import language_models
 from tests.support.compile_counts import count_compiles
 
@@ -112,6 +112,19 @@ def test_loops_end_where_states_change(kind, calls, monkeypatch):
     results = [fk.generate(model, None, PROMPT, **call) for model in _models(**options)]
     assert calls[0]
     _assert_equal(results)
+
+
+@pytest.mark.parametrize("size", [8, 31, 32, 509, 576, 1536, 2018, 11008, 14336])
+def test_products_of_a_stack_are_those_of_its_kernels(size):
+    draw = np.random.default_rng(size).standard_normal
+    stack, x = draw((3, size, 5), "float32"), draw((1, 1, size), "float32")
+    terms = sum_terms(size)
+    assert (terms > 1) == (size not in (8, 31, 509, 2018))
+    assert size % terms == 0
+    if terms > 1:
+        y = jax.jit(lambda *arrays: block_product(*arrays, 1))(x, stack, jnp.int32(2))
+        expected = x.astype("float64") @ stack[2].astype("float64")
+        _assert_close(y, expected)
 
 
 def test_another_limit_compiles_nothing_and_blocks_are_one_loop(calls):

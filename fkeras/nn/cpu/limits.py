@@ -26,6 +26,8 @@ LEAST_PIXEL, COLLIDING = 2**16, 256
 #: most terms of a sum that one operation computes from slices of a stack of kernels, and fewest such sums: XLA
 #: keeps an array that an operation reads at 16 or more places
 MOST_TERMS, FEWEST_SUMS = 24, 16
+#: most rows that the last operation of such a product adds
+MOST_ROWS = 256
 
 
 def row_is_convolution(dtype: Any, kernel: Any) -> bool:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.nn.cpu.forms import Form, compute
-from fkeras.nn.cpu.limits import FEWEST_SUMS, MOST_TERMS, row_is_convolution
+from fkeras.nn.cpu.limits import FEWEST_SUMS, MOST_ROWS, MOST_TERMS, row_is_convolution
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,20 +108,26 @@ def _product_of_row(row: jax.Array, stack: jax.Array, index: jax.Array) -> jax.A
 def sum_terms(size: int) -> int:
     """Returns how many terms of a sum are added at once; 1 if no number of terms is fast.
 
-    The number divides the size and leaves `FEWEST_SUMS` sums, which XLA keeps in an array.
+    The number divides the size and leaves `FEWEST_SUMS` sums, which XLA keeps in an array, and sums that few
+    operations add.
 
     Example:
-        >>> sum_terms(576), sum_terms(509)
-        (24, 1)
+        >>> sum_terms(576), sum_terms(509), sum_terms(8)
+        (24, 1, 1)
     """
-    return max(n for n in range(1, MOST_TERMS + 1) if size % n == 0 and size // n >= FEWEST_SUMS)
+    fit = (n for n in range(2, MOST_TERMS + 1) if size % n == 0 and size // n >= FEWEST_SUMS)
+    return max((n for n in fit if _rows_at_once(size // n) <= MOST_ROWS), default=1)
+
+
+def _rows_at_once(count: int) -> int:
+    """Returns how many of a number of rows are added at once."""
+    fit = range(FEWEST_SUMS, MOST_TERMS + 1)
+    return next((n for n in fit if count % n == 0 and count // n >= FEWEST_SUMS), count)
 
 
 def _sum_of_rows(rows: jax.Array) -> jax.Array:
     """Returns the sum over the first axis of an array (n, u)."""
-    count = len(rows)
-    fit = range(FEWEST_SUMS, MOST_TERMS + 1)
-    terms = next((n for n in fit if count % n == 0 and count // n >= FEWEST_SUMS), count)
+    count, terms = len(rows), _rows_at_once(len(rows))
     groups = rows.reshape(-1, terms, rows.shape[1])
     # slices keep their axes: XLA would move a reshape of each term in a pass of its own
     parts = (jax.lax.slice_in_dim(groups, n, n + 1, axis=1) for n in range(terms))
