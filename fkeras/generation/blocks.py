@@ -54,8 +54,9 @@ def call_by_blocks(function: Any, *arguments: Any, **static: Any) -> Any:
     is_whole = config.jax_disable_jit or jax.default_backend() != "cpu"
     if is_whole or not are_on_one_device(leaves):
         return function(*arguments, **static)
-    specs = tuple((leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)) for leaf in leaves)
-    program, results, pieces = _cut(function, structure, specs, tuple(static.items()), settings())
+    program, results, pieces = _cut(
+        function, structure, specs_of(leaves), tuple(static.items()), settings()
+    )
     if not pieces:
         return function(*arguments, **static)
     return results.unflatten(follow(program, leaves, _constant, _compute, pieces))
@@ -70,6 +71,11 @@ def settings() -> Any:
     The trace of an empty function is the same object for equal settings.
     """
     return _EMPTY.trace().jaxpr
+
+
+def specs_of(leaves: Iterable[Any]) -> tuple[tuple[Any, Any, bool], ...]:
+    """Returns shape, dtype and weak type of each array: a part of the key of a program."""
+    return tuple((x.shape, x.dtype, getattr(x, "weak_type", False)) for x in leaves)
 
 
 def are_on_one_device(leaves: Iterable[Any]) -> bool:
@@ -136,7 +142,7 @@ def _pieces(program: Any) -> Iterator[_Piece]:
 
 
 def is_repeated(equation: Any, counts: Mapping[int, int]) -> bool:
-    """Returns whether an equation is one of many calls of a program, which should be compiled once.
+    """Returns whether an equation calls a program that is called so often that the program is compiled once.
 
     Args:
         counts: by `id` of a program, how often it is called.

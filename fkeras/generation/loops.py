@@ -28,7 +28,7 @@ _STATE_SHARE = 1 / 16
 
 
 class _Taken(NamedTuple):
-    """The array of one block in a stack: slices, updates and products read the stack itself."""
+    """The array of a block in a stack. Slices, updates and products use the stack without a copy of the array."""
 
     stack: jax.Array
     index: jax.Array
@@ -60,7 +60,7 @@ class Chain(NamedTuple):
         weights: by position of an operand the numbers of the constants of the loop, one for each block.
         states: by position of an operand the numbers in the carry of the loop, one for each block.
         changed: by position of an operand in `states` the position of the next state; absent for equal states.
-        large: the positions in `weights` of products, which read the stacks themselves.
+        large: the positions in `weights` of kernels, whose products read slices of the stacks.
     """
 
     blocks: Sequence[Any]
@@ -73,7 +73,7 @@ class Chain(NamedTuple):
 
 
 def chain_of(loop: Any) -> Chain | None:
-    """Returns the equal blocks in the body of a loop; None if a loop over the blocks is impossible or no advantage."""
+    """Returns the equal blocks in the body of a loop; None if a loop over the blocks is impossible or slower."""
     body, constants = opened(loop.params["body_jaxpr"])
     counts = collections.Counter(id(called(equation)) for equation in body.eqns)
     programs = [called(equation) for equation in body.eqns if is_repeated(equation, counts)]
@@ -101,7 +101,7 @@ def chain_of(loop: Any) -> Chain | None:
     tail = condition.invars[loop.params["cond_nconsts"] :]
     numbers = [n for ns in states.values() for n in ns]
     kept = {n for p, ns in states.items() if p not in changed for n in ns}
-    # what other code reads is no stack
+    # other code reads arrays of blocks, not stacks
     is_separate = (
         len({*numbers}) == len(numbers)
         and all(body.outvars[n] is body.invars[start + n] for n in kept)

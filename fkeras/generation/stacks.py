@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from fkeras.generation.blocks import are_on_one_device, settings
+from fkeras.generation.blocks import are_on_one_device, settings, specs_of
 from fkeras.generation.loops import LEAST_BYTES, chain_of, evaluated, reads_of, run_chain, value_of
 from fkeras.host.memory import apart, as_one, lie_side_by_side, stacked
 from fkeras.programs.walk import follow, is_literal, opened
@@ -26,8 +26,8 @@ class _Loop(NamedTuple):
     Attributes:
         compute: computes stacks of states and the other leaves of a carry, from stacks of weights, leaves that stay,
             and stacks of states and the other leaves of the carry before.
-        large: for each stack of weights without a copy the numbers in the reader and the sampling.
-        small: for each other stack of weights the numbers in the reader and the sampling.
+        large: for each stack of large weights, which is no copy, the numbers in the reader and the sampling.
+        small: for each stack of small weights the numbers in the reader and the sampling.
         kept: the numbers of the other leaves of the reader and the sampling.
         states: for each stack of states the numbers in the state.
     """
@@ -77,7 +77,7 @@ def plain_state(state: Any) -> Any:
 
 
 def call_in_loop(function: Any, reader: Any, sampling: Any, carry: Any, steps: Any) -> Any:
-    """Calls a jitted function whose program loops over steps of equal blocks; None if a loop over blocks is no advantage.
+    """Calls a jitted decoding step with the equal blocks in a loop; returns None if the loop is impossible or slower.
 
     Args:
         function: a function of `jax.jit`, which returns the next carry.
@@ -113,7 +113,7 @@ def _stacked(function: Any, reader: Any, sampling: Any, carry: Any, steps: Any) 
     fixed, (states, form) = jax.tree.leaves((reader, sampling)), jax.tree.flatten(carry[0])
     if not any(itertools.starmap(lie_side_by_side, itertools.pairwise(_large(fixed)))):
         return None
-    specs = tuple(_spec(jax.typeof(x) if isinstance(x, int | float) else x) for x in leaves)
+    specs = specs_of([jax.typeof(x) if isinstance(x, int | float) else x for x in leaves])
     loop = _loop(function, structure, specs, len(fixed), len(states), settings())
     if loop is None:
         return None
@@ -122,17 +122,11 @@ def _stacked(function: Any, reader: Any, sampling: Any, carry: Any, steps: Any) 
     if len(weights) < len(found):
         return None
     weights += [stacked([fixed[n] for n in group]) for group in loop.small]
-    kept, stacks = (
-        [fixed[n] for n in loop.kept],
-        [stacked([states[n] for n in group]) for group in loop.states],
-    )
+    kept = [fixed[n] for n in loop.kept]
+    stacks = [stacked([states[n] for n in group]) for group in loop.states]
     inside = {n for group in loop.states for n in group}
     others = [leaf for n, leaf in enumerate(states) if n not in inside]
     return Stacked(loop, (reader, sampling), weights, kept, form, stacks, others)
-
-
-def _spec(array: Any) -> tuple[Any, Any, bool]:
-    return array.shape, array.dtype, getattr(array, "weak_type", False)
 
 
 def _large(leaves: Sequence[Any]) -> list[Any]:

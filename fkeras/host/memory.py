@@ -1,4 +1,4 @@
-"""Arrays side by side in the memory of a CPU, which are one array without a copy."""
+"""Arrays side by side in the memory of a CPU, which a stack shares without a copy."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def lie_side_by_side(first: jax.Array, second: jax.Array) -> bool:
 
 
 def as_one(arrays: Sequence[jax.Array]) -> jax.Array | None:
-    """Returns arrays that lie side by side as one array with a first axis for them, without a copy; None for other arrays.
+    """Returns arrays that lie side by side as a stack that shares their memory; None for other arrays.
 
     The memory belongs to the arrays: the caller keeps them until computations with the result have ended.
 
@@ -79,7 +79,7 @@ def as_one(arrays: Sequence[jax.Array]) -> jax.Array | None:
 
 
 def stacked(arrays: Sequence[jax.Array]) -> jax.Array:
-    """Returns arrays on a CPU with a first axis for them: as one array if they lie side by side, otherwise a copy."""
+    """Returns a stack of arrays on a CPU, which shares their memory if they lie side by side and is a copy otherwise."""
     whole = as_one(arrays)
     return jax.device_put(np.stack([*map(np.asarray, arrays)])) if whole is None else whole
 
