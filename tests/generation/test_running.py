@@ -72,6 +72,8 @@ def test_a_large_limit_costs_nothing_before_its_use():
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no signal of a timer")
+# Python ignores an exception in a callback of its garbage collector, and pytest warns of that
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_signal_interrupts():
     model = language_models.bigram()
     raised = []
@@ -83,7 +85,7 @@ def test_a_signal_interrupts():
     before = signal.signal(signal.SIGALRM, stop)
     try:
         fk.generate(model, None, [[1]], max_new_tokens=2000)
-        # again and again: Python ignores an exception in a callback of its garbage collector
+        # again and again, as an ignored exception stops nothing
         signal.setitimer(signal.ITIMER_REAL, 0.3, 0.3)
         start = time.monotonic()
         with pytest.raises((KeyboardInterrupt, ValueError)) as caught:
