@@ -217,7 +217,8 @@ def row_product(
         zero: zero points (o, groups); None for a single group.
         block: the number of inputs of a group.
     """
-    x, codes = jax.lax.optimization_barrier((x, codes))
+    # otherwise XLA converts the zero points before a decoding loop, by an operation for each group
+    x, codes, scale, zero = jax.lax.optimization_barrier((x, codes, scale, zero))
     (outputs, size), batch = codes.shape, len(x)
     x = jnp.pad(x, ((0, 0), (0, 2 * size - x.shape[1]))).reshape(
         batch, 1, size // _LANES, _LANES, 2
