@@ -62,20 +62,21 @@ def column_product(
         zero: zero points (groups, o); None for a single group.
         block: the number of inputs of a group.
     """
-    # otherwise XLA converts the codes before a decoding loop, and keeps the converted codes
-    x, codes, scale, zero = jax.lax.optimization_barrier((x, codes, scale, zero))
     (batch, size), columns, block = x.shape, codes.shape[1], block or _BLOCK
     # a unit has inputs with the same scales, which may be those of the next unit too
     unit = math.gcd(size, block)
+    # before the barrier: products of the same inputs then share the sums
+    totals = jnp.sum(x.reshape(batch, -1, unit), axis=2)
+    # otherwise XLA converts the codes before a decoding loop, and keeps the converted codes
+    x, codes, scale, zero = jax.lax.optimization_barrier((x, codes, scale, zero))
     parts = _parts(size // unit, unit, columns) if batch == 1 else None
     if parts is not None:
-        return _single_column_product(x, codes, scale, zero, block, *parts)
+        return _single_column_product(x, totals, codes, scale, zero, block, *parts)
     # low halves plus 8, high halves times 16
     masks, signs = (np.array(pair, "int32").reshape(1, 1, 1, 2, 1) for pair in ([15, -16], [8, 0]))
     shifts, factors = (np.array(pair, x.dtype).reshape(1, 2, 1) for pair in ([8, 0], [1, 1 / 16]))
     rows = _rows(columns, unit)
     sums = _sums_of_rows(x, codes, rows, lambda part: (part.astype("int32") & masks) ^ signs)
-    totals = jnp.sum(x.reshape(batch, -1, unit), axis=2)
 
     def term(number: jax.Array) -> jax.Array:
         first = number * np.uint32(unit // rows)
@@ -98,6 +99,7 @@ def column_product(
 
 def _single_column_product(
     x: jax.Array,
+    totals: jax.Array,
     codes: jax.Array,
     scale: jax.Array,
     zero: jax.Array | None,
@@ -108,6 +110,7 @@ def _single_column_product(
     """Computes `column_product` for a single row of inputs, where reading the codes takes the time.
 
     Args:
+        totals: the sums (1, units) of the inputs of each unit.
         rows: the number of rows of codes in a sum.
         joined: the number of units that are added in one operation.
     """
@@ -129,7 +132,7 @@ def _single_column_product(
 
     # complex numbers: XLA computes both halves in one loop, which reads the codes once
     both = jax.lax.complex(sums(low=True), sums(low=False)).reshape(-1, joined, count, columns)
-    totals = jnp.sum(x.reshape(-1, joined, unit), axis=2)
+    totals = totals.reshape(-1, joined)
     # a group of scales may be several units
     factors = [
         jnp.repeat(f, block // unit, axis=0)[: size // unit].reshape(-1, joined, columns, 2)
