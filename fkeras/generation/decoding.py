@@ -154,12 +154,13 @@ class OneToken(Method):
     ) -> Carry:
         if not donate:
             return _advance(reader, sampling, carry, steps)
-        if not reader.has_packed_codes:
-            after = call_in_loop(_advance, reader, sampling, carry, steps)
-            if after is not None:
-                return after
+        packed = reader.has_packed_codes
+        # no products with packed codes are computed in a loop over blocks
+        after = None if packed else call_in_loop(_advance, reader, sampling, carry, steps)
+        if after is not None:
+            return after
         carry = carry._replace(state=plain_state(carry.state))
-        widens = reader.has_packed_codes and jax.default_backend() == "cpu"
+        widens = packed and jax.default_backend() == "cpu"
         advance = _advance_in_wide_vectors if widens else _advance_in_place
         return advance(reader, sampling, carry, steps)
 

@@ -169,7 +169,7 @@ class Reader:
         rows = None if self.rows is None else jnp.repeat(self.rows, count)
         return dataclasses.replace(self, constants=constants, rows=rows)
 
-    @property
+    @functools.cached_property
     def has_packed_codes(self) -> bool:
         """Whether a layer of the model has packed 4-bit codes; False for several models."""
         layers = sublayers(self.model) if self.rows is None else ()

@@ -66,14 +66,17 @@ def as_one(arrays: Sequence[jax.Array]) -> jax.Array | None:
         >>> as_one(arrays)[:, 0]
         Array([0., 1.], dtype=float32)
     """
+    # quick tests first: most arrays are no neighbours
     start, size = arrays[0].unsafe_buffer_pointer(), arrays[0].nbytes
-    equal = all((a.shape, a.dtype) == (arrays[0].shape, arrays[0].dtype) for a in arrays)
-    places = [start + n * size for n in range(len(arrays))]
-    if not equal or start % _ALIGNMENT or places != [a.unsafe_buffer_pointer() for a in arrays]:
+    places = (start + n * size for n in range(len(arrays)))
+    if start % _ALIGNMENT or any(a.unsafe_buffer_pointer() != p for a, p in zip(arrays, places)):
+        return None
+    shape, dtype = arrays[0].shape, arrays[0].dtype
+    if any(a.shape != shape or a.dtype != dtype for a in arrays):
         return None
     first = np.asarray(arrays[0])
-    shape, strides = (len(arrays), *first.shape), (size, *first.strides)
-    view = np.lib.stride_tricks.as_strided(first, shape, strides, writeable=False)
+    whole_shape, strides = (len(arrays), *shape), (size, *first.strides)
+    view = np.lib.stride_tricks.as_strided(first, whole_shape, strides, writeable=False)
     whole = jax.device_put(view)
     return whole if whole.unsafe_buffer_pointer() == start else None
 
