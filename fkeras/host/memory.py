@@ -68,8 +68,8 @@ def as_one(arrays: Sequence[jax.Array]) -> jax.Array | None:
     """
     # quick tests first: most arrays are no neighbours
     start, size = arrays[0].unsafe_buffer_pointer(), arrays[0].nbytes
-    places = (start + n * size for n in range(len(arrays)))
-    if start % _ALIGNMENT or any(a.unsafe_buffer_pointer() != p for a, p in zip(arrays, places)):
+    places = enumerate(array.unsafe_buffer_pointer() for array in arrays)
+    if start % _ALIGNMENT or any(place != start + n * size for n, place in places):
         return None
     shape, dtype = arrays[0].shape, arrays[0].dtype
     if any(a.shape != shape or a.dtype != dtype for a in arrays):
