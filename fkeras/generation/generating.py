@@ -42,7 +42,7 @@ def generate(
 ) -> Generated:
     """Continues prompts with new tokens; each row of `ids` is a prompt.
 
-    One compiled program prefills the prompt, and another decodes in calls of about 0.25 seconds, between
+    One compiled program prefills the prompt, and another decodes in calls of about 0.5 seconds, between
     which signals such as that of Ctrl-C are handled. On CPUs the prefill of a deep model has several
     programs, and equal blocks share a program. Prompts are padded to a power of two, and read in
     pieces of 512 tokens; caches grow in few and large steps, and their first size does not depend on

@@ -26,7 +26,7 @@ from fkeras.generation.stacks import plain_state
 _Carry = TypeVar("_Carry", bound=Any)
 
 # seconds of a call
-_SECONDS = 0.25
+_SECONDS = 0.5
 # new tokens for which there is room at first
 _FIRST = 64
 # the smallest size: of a model that computes all tokens again, and of caches
