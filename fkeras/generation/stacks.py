@@ -132,9 +132,8 @@ def _stacked(function: Any, reader: Any, sampling: Any, carry: Any, steps: Any) 
 
 def _large(leaves: Sequence[Any]) -> list[Any]:
     arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
-    # `nbytes` takes longer
-    sizes = (math.prod(array.shape) * array.dtype.itemsize for array in arrays)
-    large = (array for array, size in zip(arrays, sizes, strict=True) if size >= LEAST_BYTES)
+    # not `nbytes`, which is slow
+    large = (a for a in arrays if math.prod(a.shape) * a.dtype.itemsize >= LEAST_BYTES)
     return sorted(large, key=lambda array: array.unsafe_buffer_pointer())
 
 

@@ -66,7 +66,7 @@ def as_one(arrays: Sequence[jax.Array]) -> jax.Array | None:
         >>> as_one(arrays)[:, 0]
         Array([0., 1.], dtype=float32)
     """
-    # quick tests first: most arrays are no neighbours
+    # addresses first: most arrays do not lie side by side
     start, size = arrays[0].unsafe_buffer_pointer(), arrays[0].nbytes
     places = enumerate(array.unsafe_buffer_pointer() for array in arrays)
     if start % _ALIGNMENT or any(place != start + n * size for n, place in places):
